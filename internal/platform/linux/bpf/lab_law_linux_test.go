@@ -254,7 +254,11 @@ func lawWorld(t *testing.T, seed uint64, packets int, met map[string]int) {
 			if rng.IntN(4) == 0 {
 				f, beside = beside, f
 			}
-			p := f.next(rng, min(size+unit.Size(rng.IntN(2)), 1500), setting.Numbered)
+			length := min(size+unit.Size(rng.IntN(2)), 1500)
+			if n%3 == 0 && rng.IntN(6) == 0 { // sound between pictures
+				length = min(size, 130)
+			}
+			p := f.next(rng, length, setting.Numbered)
 			in := seen{Mark: uint32(p.Machine)}
 			program := o.Up
 			if p.Direction == classify.Down {
