@@ -131,6 +131,33 @@ func TestContest(t *testing.T) {
 	}
 }
 
+// TestFailedTakeovers: who fails to take a WAN back is in a fight with nobody, so the
+// keeper goes on.
+func TestFailedTakeovers(t *testing.T) {
+	for _, failed := range []Result{Failed, Missing, Locked} {
+		k := started(t)
+		now := at(5)
+		k.Changed(now)
+		for tries := 0; tries < 3*MostTakeovers; {
+			a, next := k.Next(now)
+			switch {
+			case a.Take:
+				tries++
+				k.Report(now, failed, false)
+			case a.Look:
+				k.Report(now, Occupied, false)
+			case next.After(now):
+				now = next
+			default:
+				t.Fatalf("%v: nothing to do at %v before %v", failed, now, next)
+			}
+			if k.State() == Contested {
+				t.Fatalf("%v: contested after %d takeovers that failed", failed, tries)
+			}
+		}
+	}
+}
+
 // TestForeign: a shaper that was there before ours is not taken over.
 func TestForeign(t *testing.T) {
 	k := New(at(0), time.Minute, false, false)
