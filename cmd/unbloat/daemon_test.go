@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"unbloat/internal/apply"
+	"unbloat/internal/apply/proc"
 	"unbloat/internal/await"
 	"unbloat/internal/daemon"
 	kept "unbloat/internal/daemon/config"
@@ -38,8 +39,24 @@ func (s *stage) daemon(t *testing.T, config string) (*exec.Cmd, *said) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait(); s.unwatched(t) })
 	return c, &out
+}
+
+// unwatched waits until the stage's watchdogs have ended. One that lost its daemon in
+// the middle of a change undoes it first, and writes to the state directory.
+func (s *stage) unwatched(t *testing.T) {
+	t.Helper()
+	locks, _ := filepath.Glob(filepath.Join(s.state, "*.watchdog"))
+	for _, name := range locks {
+		await.Until(t, time.Minute, "the watchdog of "+name+" to end", func() bool {
+			l, err := proc.TryLock(name)
+			if err == nil {
+				l.Unlock()
+			}
+			return err == nil
+		})
+	}
 }
 
 // kept is how the daemon keeps the only WAN; its state is "" if it does not answer.
