@@ -138,7 +138,9 @@ func TestWebRTC(t *testing.T) {
 	for name, w := range map[string]household.CallWay{"up": idle.Call.Up, "down": idle.Call.Down} {
 		between(t, name+": MOS", w.MOS, 4.3, 4.42)
 		between(t, name+": freezes", float64(w.Freezes), 0, 0)
-		between(t, name+": video, Mbit/s", w.VideoBps/1e6, 1.4, 1.55)
+		// Congestion control may see a queue where there is none, which is a draw: of 28
+		// ways of calls 22 had 1.39 to 1.49, six 1.31 to 1.37.
+		between(t, name+": video, Mbit/s", w.VideoBps/1e6, 1.25, 1.55)
 		between(t, name+": frames", float64(w.Frames), 441, 444)
 		between(t, name+": frames late or lost", w.Missed(), 0, 0)
 		between(t, name+": packets lost", w.PacketLoss, 0, 0)
