@@ -23,6 +23,7 @@ type Prober struct {
 	nonce   uint32
 	seq     uint16
 	wait    [outstanding]pending
+	waiting int // of wait, those that are not free
 	sent    uint64
 	bytes   uint64
 	buf     [probe.MinSize]byte
@@ -131,7 +132,7 @@ func (p *Prober) Open(i int, token uint64) {
 // Reset forgets what is under way and what one-way times were: after the WAN's
 // address or route has changed, or the clock was set.
 func (p *Prober) Reset() {
-	p.wait = [outstanding]pending{}
+	p.wait, p.waiting = [outstanding]pending{}, 0
 	for i := range p.targets {
 		t := &p.targets[i]
 		t.up.Reset()
@@ -154,6 +155,7 @@ func (p *Prober) Ask(now unit.Instant, i int) (out Probe, ok bool) {
 	w := &p.wait[p.seq%outstanding]
 	p.lose(w)
 	*w = pending{sent: now, target: i, seq: p.seq, kind: t.Kind}
+	p.waiting++
 	out = Probe{To: t.Addr}
 	six := !t.Addr.Is4()
 	switch {
@@ -217,12 +219,15 @@ func (p *Prober) lose(w *pending) {
 		t.tries++
 		t.judge()
 	}
-	*w = pending{}
+	p.free(w)
 }
 
 // Expire gives up the probes whose answers are overdue: stamps that nobody has
 // answered yet after a second, others after ten. It is to be called now and then.
 func (p *Prober) Expire(now unit.Instant) {
+	if p.waiting == 0 {
+		return
+	}
 	for i := range p.wait {
 		w := &p.wait[i]
 		if w.sent == 0 {
@@ -237,6 +242,15 @@ func (p *Prober) Expire(now unit.Instant) {
 		}
 	}
 }
+
+// free ends the wait for an answer that has come, or comes no more.
+func (p *Prober) free(w *pending) {
+	*w = pending{}
+	p.waiting--
+}
+
+// Waiting returns how many probes wait for their answer.
+func (p *Prober) Waiting() int { return p.waiting }
 
 // Sent returns how many probes have left, and how many bytes they and their
 // answers occupied on Ethernet: an answer that was lost is not counted.
@@ -322,7 +336,7 @@ func (p *Prober) ICMP(at unit.Instant, from netip.Addr, b []byte) (s Sample, ok 
 		binary.BigEndian.Uint32(b[icmpHeader:]) != p.nonce || binary.BigEndian.Uint32(b[icmpHeader+4:]) != uint32(seq)):
 		return Sample{}, false
 	}
-	*w = pending{}
+	p.free(w)
 	t.lost = 0
 	if s.Kind == Echo {
 		t.echoes++
@@ -405,7 +419,7 @@ func (p *Prober) Native(at unit.Instant, i int, b []byte) (s Sample, ok bool) {
 	s = Sample{At: at, Kind: Native, Index: i, Source: t.Addr, RTT: rtt, OneWay: true}
 	s.Up = t.up.Add(at, h.ServerReceived.Sub(w.sent))
 	s.Down = t.down.Add(at, at.Sub(h.ServerReceived.Add(h.Residence)))
-	*w = pending{}
+	p.free(w)
 	p.bytes += frame(ipHeader(!t.Addr.Is4()) + udpHeader + len(b))
 	return s, true
 }

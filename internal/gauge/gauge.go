@@ -53,6 +53,8 @@ type Gauge struct {
 	steps   int
 	missing []error
 	retry   unit.Instant // when to try again to watch the interface
+	dropped uint64       // segments, at the time of counted
+	counted unit.Instant
 }
 
 // Counts are what the WAN's counters read.
@@ -130,7 +132,7 @@ func (g *Gauge) Ask(now unit.Instant, i int) error {
 // WAN that is away; it can go on being called.
 func (g *Gauge) Read(now unit.Instant, receive func(delay.Sample)) error {
 	var why []error
-	if g.icmp != nil {
+	if g.icmp != nil && g.prober.Waiting() > 0 {
 		why = append(why, g.icmp.Drain(func(at unit.Instant, from netip.Addr, b []byte) {
 			if s, ok := g.prober.ICMP(at, from, b); ok {
 				receive(s)
@@ -161,6 +163,10 @@ func (g *Gauge) readSegments(now unit.Instant, receive func(delay.Sample)) error
 			g.watcher.Observe(p.At, p.Out, &s)
 		}
 	})
+	const countEvery = time.Second // it is a system call
+	if now.Sub(g.counted) >= countEvery {
+		g.counted, g.dropped = now, g.capture.Dropped()
+	}
 	if steps := g.capture.Steps(); steps != g.steps {
 		g.steps = steps
 		g.Reset()
@@ -208,11 +214,8 @@ type Stats struct {
 
 // Stats returns the counters.
 func (g *Gauge) Stats() Stats {
-	s := Stats{Tracker: g.watcher.Stats()}
+	s := Stats{Tracker: g.watcher.Stats(), Dropped: g.dropped}
 	s.Probes, s.ProbeBytes = g.prober.Sent()
-	if g.capture != nil {
-		s.Dropped = g.capture.Dropped()
-	}
 	return s
 }
 

@@ -109,8 +109,8 @@ func (c *Capture) Filter(mask uint32) error {
 // Drain hands over every packet that has come since. An error says that the
 // interface has gone or is down; Drain can be called again when it is up.
 func (c *Capture) Drain(receive func(Packet)) error {
-	c.stamp.look()
-	now := c.clock.Now()
+	now := c.stamp.look()
+	came := false
 	for range captureFrames {
 		frame := c.ring[c.next*captureFrame:][:captureFrame]
 		h := (*unix.Tpacket2Hdr)(unsafe.Pointer(&frame[0]))
@@ -129,6 +129,10 @@ func (c *Capture) Drain(receive func(Packet)) error {
 		}
 		atomic.StoreUint32(&h.Status, unix.TP_STATUS_KERNEL)
 		c.next = (c.next + 1) % captureFrames
+		came = true
+	}
+	if came {
+		return nil // it is there
 	}
 	errno, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err == nil && errno != 0 {

@@ -19,13 +19,13 @@ func OpenConnections() (*Connections, error) {
 	}
 	patience := unix.Timeval{Sec: 5} // of one part of the answer
 	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &patience)
-	return &Connections{&LinkCounter{fd: fd, buf: make([]byte, 64<<10)}}, nil
+	return &Connections{newLinkCounter(fd)}, nil
 }
 
 const ctGet = unix.NFNL_SUBSYS_CTNETLINK<<8 | 1 // IPCTNL_MSG_CT_GET
 
 // Each calls f for every connection, as the kernel hands them over: however many
-// there are, no more than 64 KiB of them are in memory. The error wraps ErrNotAllowed
+// there are, no more than 128 KiB of them are in memory. The error wraps ErrNotAllowed
 // where a privilege is missing, and ErrNotSupported where the kernel tracks none.
 func (c *Connections) Each(f func(Connection)) error {
 	body := make([]byte, nfGenHeader) // of all families

@@ -41,8 +41,15 @@ func (c *Clock) Time(i unit.Instant) time.Time { return time.Unix(0, int64(i)) }
 // Step returns how far the machine's clock has been set since the Clock was
 // made. The monotonic clock is slewed with it, so only steps show.
 func (c *Clock) Step() time.Duration {
+	_, step := c.read()
+	return step
+}
+
+// read returns Now and Step with one reading of the clocks.
+func (c *Clock) read() (unit.Instant, time.Duration) {
 	t := time.Now()
-	return time.Duration(t.UnixNano()-c.base.UnixNano()) - t.Sub(c.base)
+	base, since := c.base.UnixNano(), t.Sub(c.base)
+	return unit.Instant(base).Add(since), time.Duration(t.UnixNano()-base) - since
 }
 
 // stepTolerance is what two readings of two clocks may differ without a step.
@@ -57,18 +64,20 @@ type stamper struct {
 	steps   int
 }
 
-// look compares the clocks; it is to be called now and then.
-func (s *stamper) look() {
-	d := s.clock.Step()
+// look compares the clocks, and returns the current instant; it is to be called now
+// and then.
+func (s *stamper) look() unit.Instant {
+	now, d := s.clock.read()
 	if near(d, s.step) {
 		s.suspect = s.step
-		return
+		return now
 	}
 	if near(d, s.suspect) {
 		s.step = d
 		s.steps++
 	}
 	s.suspect = d
+	return now
 }
 
 func near(a, b time.Duration) bool { return (a - b).Abs() < stepTolerance }

@@ -119,13 +119,16 @@ func (f *Follower) Run(ctx context.Context) {
 			_ = f.gauge.Close()
 		}
 	}()
-	timer := time.NewTimer(0)
+	// A timer's own channel would read the machine's clock each time, which is a system
+	// call on some routers.
+	due := make(chan struct{}, 1)
+	timer := time.AfterFunc(0, func() { due <- struct{}{} })
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-timer.C:
+		case <-due:
 		}
 		timer.Reset(f.round(ctx))
 	}
