@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -49,6 +50,12 @@ func NewREST(base, key, secret, fingerprint string) (*REST, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	// A request that is given up is to end with its connection, and what was not sent
+	// with it. HTTP/2 keeps the connection, and sends the request when the router can be
+	// reached again: then its watchdog may have undone what the request belongs to.
+	transport.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) { return dial(ctx, address) }
+	transport.ForceAttemptHTTP2 = false
+	transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
 	if fingerprint != "" {
 		want, err := hex.DecodeString(strings.ReplaceAll(fingerprint, ":", ""))
 		if err != nil || len(want) != sha256.Size {
