@@ -172,3 +172,14 @@ func TestNoChainIsIdle(t *testing.T) {
 		}
 	}
 }
+
+// Every reason has a name, for whoever reads it as JSON.
+func TestCodeNames(t *testing.T) {
+	seen := map[string]bool{}
+	for c := classify.ByRule; c <= classify.Unprotected; c++ {
+		if n := c.Name(); n == "" || seen[n] {
+			t.Errorf("reason %d has the name %q, which is empty or of another", c, n)
+		}
+		seen[c.Name()] = true
+	}
+}

@@ -104,7 +104,8 @@ const (
 // Name returns the code's name, as in "calm_tcp".
 func (c Code) Name() string {
 	names := [...]string{ByRule: "by_rule", ByDSCP: "by_dscp", Names: "names", ManyNames: "many_names", Swarm: "swarm", Unanswered: "unanswered",
-		Acknowledges: "acknowledges", First: "first_bytes", Crowd: "crowd", Busy: "busy", BusySmall: "busy_small", CalmTCP: "calm_tcp",
+		Acknowledges: "acknowledges", First: "first_bytes", Crowd: "crowd", Busy: "busy", BusySmall: "busy_small",
+		Steady: "steady", TookMore: "took_more", Waits: "waits", Sound: "sound", Mixed: "mixed", CalmTCP: "calm_tcp",
 		CalmSmall: "calm_small", CalmLarge: "calm_large", WasBulk: "was_bulk", Long: "long", Ordinary: "ordinary", Unprotected: "unprotected"}
 	if int(c) >= len(names) {
 		return ""

@@ -343,7 +343,6 @@ func (w *wan) report(err error, m apply.Mended) {
 	w.mu.Lock()
 	w.status.Looks++
 	if mended && err == nil {
-		w.status.Mends++
 		switch {
 		case first:
 			w.reconciled[causeStart]++
@@ -352,7 +351,10 @@ func (w *wan) report(err error, m apply.Mended) {
 		default:
 			w.reconciled[causeChanged]++
 		}
-		w.status.Mended, w.status.Was, w.status.By = now.UTC().Format(time.RFC3339), m.Differences, w.by
+		if !first && w.cause != causeStart { // it had been there
+			w.status.Mends++
+			w.status.Mended, w.status.Was, w.status.By = now.UTC().Format(time.RFC3339), m.Differences, w.by
+		}
 	}
 	w.mu.Unlock()
 	if first || mended {

@@ -133,8 +133,12 @@ func CheckWAN(ctx context.Context, r platform.Runner, wan string) error {
 	return &platform.PreconditionError{Doing: "look at " + wan, What: "there is no such interface", Remedy: "name one of " + strings.Join(names, ", ") + " with --wan"}
 }
 
+// fallbacks are tunnels that the kernel makes with their module. Nothing goes through
+// them until somebody makes another with the same name.
+var fallbacks = [...]string{"sit0", "tunl0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip6gre0", "ip_vti0", "ip6_vti0"}
+
 // Interfaces returns the names of the router's possible WANs: all interfaces
-// but lo and ifbs.
+// but lo, ifbs and those that the kernel makes by itself.
 func Interfaces(ctx context.Context, r platform.Runner) ([]string, error) {
 	out, err := platform.Output(ctx, r, "ip", "-j", "-d", "link", "show")
 	if err != nil {
@@ -146,7 +150,7 @@ func Interfaces(ctx context.Context, r platform.Runner) ([]string, error) {
 	}
 	var names []string
 	for _, l := range links {
-		if l.Name != "lo" && l.Kind != "ifb" {
+		if l.Name != "lo" && l.Kind != "ifb" && !slices.Contains(fallbacks[:], l.Name) {
 			names = append(names, l.Name)
 		}
 	}

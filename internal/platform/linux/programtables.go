@@ -117,13 +117,7 @@ func whyProgram(ctx context.Context, r platform.Runner, p plan.Plan, f nft.Flow)
 	case home(f.Far.Addr()) && !home(f.Home.Addr()):
 		a.Flow.Home, a.Flow.Far = f.Far, f.Home
 	}
-	switch {
-	case a.Flow == f:
-	case a.Flow.Home == f.Far && a.Flow.Far == f.Home:
-		a.Note = "the home's end comes first"
-	default:
-		a.Note = "before NAT"
-	}
+	a.Note = noteOf(f, a.Flow)
 	if learned := in; len(p.Classes.Rules) > 0 { // nftables has what rules know by domain or MAC address
 		in = func(set, key string) bool { return learned(set, key) || inTable(ctx, r, set, key) }
 	}

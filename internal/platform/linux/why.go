@@ -31,13 +31,7 @@ func Why(ctx context.Context, r platform.Runner, p plan.Plan, f nft.Flow) platfo
 		if !c.Known && home(f.Far.Addr()) && !home(f.Home.Addr()) {
 			a.Flow.Home, a.Flow.Far = f.Far, f.Home
 		}
-		switch {
-		case a.Flow == f:
-		case a.Flow.Home == f.Far && a.Flow.Far == f.Home:
-			a.Note = "the home's end comes first"
-		default:
-			a.Note = "before NAT"
-		}
+		a.Note = noteOf(f, a.Flow)
 		in = func(set, key string) bool { return inTable(ctx, r, set, key) }
 		if c.Known && isSteady(a.Flow, in) {
 			c = withRates(ctx, r, f, home, c, before)
@@ -55,6 +49,17 @@ func Why(ctx context.Context, r platform.Runner, p plan.Plan, f nft.Flow) platfo
 		a.Verdicts = append(a.Verdicts, nft.Decide(p, d, a.Flow, c, in))
 	}
 	return a
+}
+
+// noteOf says how a flow that was asked for stands to the one that the router knows.
+func noteOf(asked, known nft.Flow) string {
+	switch {
+	case known == asked:
+		return ""
+	case known.Home == asked.Far && known.Far == asked.Home:
+		return "the home's end comes first"
+	}
+	return "before NAT"
 }
 
 // inTable reports whether a set of the table holds a key now.
