@@ -384,6 +384,33 @@ INLINE int has_sack(struct __sk_buff *skb, const struct packet *p)
 		&(b)->way[(at_ + (b)->way[0].zero) & (WAYS - 1)]; \
 	})
 
+// FIND is where a bucket has a key; WAYS if it has not.
+#define FIND(b, is, key)                                      \
+	({                                                    \
+		u64 at_ = WAYS;                               \
+		_Pragma("unroll")                             \
+		for (int j = 0; j < WAYS; j++)                \
+			if (at_ == WAYS && is(&(b)->way[j], key)) \
+				at_ = j;                      \
+		at_;                                          \
+	})
+
+// ROOM is the place w of a bucket that a newcomer may take: of those that meet the
+// condition, the one that would be given up first. WAYS if none does.
+#define ROOM(b, w, condition)                                 \
+	({                                                    \
+		u64 at_ = WAYS, keep_ = ~0ull;                \
+		_Pragma("unroll")                             \
+		for (int j = 0; j < WAYS; j++) {              \
+			__typeof__(&(b)->way[j]) w = &(b)->way[j]; \
+			if ((condition) && w->keep < keep_) { \
+				keep_ = w->keep;              \
+				at_ = j;                      \
+			}                                     \
+		}                                             \
+		at_;                                          \
+	})
+
 INLINE int is_flow(const struct flow *f, const struct flow_key *k)
 {
 	return f->key.home_port == k->home_port && f->key.far_port == k->far_port && f->key.protocol == k->protocol &&
@@ -395,14 +422,11 @@ INLINE struct flow *find_flow(void *map, const struct flow_key *k, u32 hash, u64
 {
 	u32 i = hash & limits.flow_mask;
 	struct flows *b = map_lookup(map, &i);
-	u64 at = WAYS;
+	u64 at;
 	struct flow *f;
 	if (!b)
 		return 0;
-#pragma unroll
-	for (int j = 0; j < WAYS; j++)
-		if (at == WAYS && is_flow(&b->way[j], k))
-			at = j;
+	at = FIND(b, is_flow, k);
 	if (at == WAYS)
 		return 0;
 	f = AT(b, at, zero);
@@ -415,28 +439,18 @@ INLINE struct flow *take_flow(void *map, const struct flow_key *k, const volatil
 {
 	u32 i = hash & limits.flow_mask;
 	struct flows *b = map_lookup(map, &i);
-	u64 at = WAYS, keep = ~0ull;
+	u64 at;
 	struct flow *f;
 	if (!b)
 		return 0;
-#pragma unroll
-	for (int j = 0; j < WAYS; j++)
-		if (at == WAYS && is_flow(&b->way[j], k))
-			at = j;
+	at = FIND(b, is_flow, k);
 	if (at != WAYS) {
 		f = AT(b, at, zero);
 		if (f->keep > now)
 			return f;
 		goto fresh;
 	}
-#pragma unroll
-	for (int j = 0; j < WAYS; j++) {
-		struct flow *w = &b->way[j];
-		if ((w->keep <= now || (answered && !w->answered)) && w->keep < keep) {
-			keep = w->keep;
-			at = j;
-		}
-	}
+	at = ROOM(b, w, w->keep <= now || (answered && !w->answered));
 	if (at == WAYS)
 		return 0;
 	f = AT(b, at, zero);
@@ -456,30 +470,26 @@ fresh:
 	return f;
 }
 
+INLINE int is_machine(const struct machine *m, const struct address *k)
+{
+	return same(&m->key, k);
+}
+
 // take_machine returns a machine's place; 0 if there is no room. number is where
 // it is in its table, from 1.
 INLINE struct machine *take_machine(void *map, const struct address *k, u32 hash, u32 mask, const volatile struct side *s, u64 now, u32 *number)
 {
 	u32 i = hash & mask;
 	struct machines *b = map_lookup(map, &i);
-	u64 at = WAYS, keep = ~0ull;
+	u64 at;
 	struct machine *m;
 	if (!b)
 		return 0;
-#pragma unroll
-	for (int j = 0; j < WAYS; j++)
-		if (at == WAYS && same(&b->way[j].key, k))
-			at = j;
-	if (at == WAYS) {
-#pragma unroll
-		for (int j = 0; j < WAYS; j++)
-			if (b->way[j].keep <= now && b->way[j].keep < keep) {
-				keep = b->way[j].keep;
-				at = j;
-			}
-		if (at == WAYS)
-			return 0;
-	}
+	at = FIND(b, is_machine, k);
+	if (at == WAYS)
+		at = ROOM(b, w, w->keep <= now);
+	if (at == WAYS)
+		return 0;
 	*number = i * WAYS + at + 1;
 	m = AT(b, at, zero);
 	if (m->keep > now)
@@ -521,24 +531,15 @@ INLINE void partner(void *map, volatile u64 *swarms, const struct port_key *k, u
 {
 	u32 i = hash & limits.port_mask;
 	struct ports *b = map_lookup(map, &i);
-	u64 at = WAYS, keep = ~0ull;
+	u64 at;
 	struct port *p;
 	if (!b)
 		return;
-#pragma unroll
-	for (int j = 0; j < WAYS; j++)
-		if (at == WAYS && is_port(&b->way[j], k))
-			at = j;
-	if (at == WAYS) {
-#pragma unroll
-		for (int j = 0; j < WAYS; j++)
-			if (b->way[j].keep <= now && b->way[j].keep < keep) {
-				keep = b->way[j].keep;
-				at = j;
-			}
-		if (at == WAYS)
-			return;
-	}
+	at = FIND(b, is_port, k);
+	if (at == WAYS)
+		at = ROOM(b, w, w->keep <= now);
+	if (at == WAYS)
+		return;
 	p = AT(b, at, key.zero);
 	if (p->keep > now)
 		goto found;
