@@ -84,8 +84,8 @@ func told(err error) error {
 
 // collection loads the programs, and compares their constants with the wanted ones.
 func collection(w Wanted) (*ebpf.Collection, error) {
-	if err := rlimit.RemoveMemlock(); err != nil { // before Linux 5.11 maps count as locked memory
-		return nil, fmt.Errorf("lift the limit of locked memory: %w", err)
+	if err := liftLimit(); err != nil {
+		return nil, err
 	}
 	hz, err := measureTicks()
 	if err != nil {
@@ -199,8 +199,20 @@ func measureTicks() (classify.Ticks, error) {
 // A sample is both clocks at once.
 type sample struct{ Jiffies, Nanoseconds uint64 }
 
+// liftLimit lets this process make maps. Before Linux 5.11 all maps of a user count
+// as locked memory: beside those of a loaded program there is no room for another.
+func liftLimit() error {
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return fmt.Errorf("lift the limit of locked memory: %w", err)
+	}
+	return nil
+}
+
 // clock loads the program that reads the clocks.
 func clock() (*ebpf.Collection, error) {
+	if err := liftLimit(); err != nil {
+		return nil, err
+	}
 	spec, err := loadClassifier()
 	if err != nil {
 		return nil, err
