@@ -152,10 +152,10 @@ func TestCrashHelper(t *testing.T) {
 	e := engineIn(spec[0], r)
 	b := e.Backend.(*linux.Backend)
 	b.Replace, b.Exe = spec[4] == "replace", labtest.Unbloat()
+	t.Setenv("PATH", filepath.Dir(labtest.Unbloat())+":"+os.Getenv("PATH")) // for what reads BPF programs, earlier ones too
 	p := labPlan(t, plan.AQM(spec[1]), 20*unit.MbitPerSecond, 4*unit.MbitPerSecond)
 	if spec[4] == "bpf" {
 		p = bpfPlan(t, 20*unit.MbitPerSecond, 4*unit.MbitPerSecond)
-		t.Setenv("PATH", filepath.Dir(labtest.Unbloat())+":"+os.Getenv("PATH")) // what reads the programs
 	}
 	tr, err := e.Begin(context.Background(), p, apply.Options{Confirm: 2 * time.Second})
 	if err != nil {
@@ -213,27 +213,49 @@ func TestKilledAfterEachCommandCake(t *testing.T) {
 }
 
 // With a BPF program: over nothing, over an earlier plan with a program, which the
-// undo loads again if it is recorded, and keeps if it is not; and from there to nft.
+// undo loads again if it is recorded, and keeps if it is not; from there to nftables,
+// and from nftables to a program. Each has a guest of its own.
 func TestKilledAfterEachCommandBPF(t *testing.T) {
 	long := os.Getenv("UNBLOAT_LONG")
-	if !labtest.Inside(t, labtest.Options{Env: []string{"UNBLOAT_LONG=" + long}}) {
-		return
+	earlier := func(classifier string) func(dir string) {
+		return func(dir string) {
+			runUnbloat(t, 0, "apply", "--wan", "wan", "--lan", "lan", "--aqm", "cake", "--shape-down", "10mbit", "--shape-up", "2mbit", "--classifier", classifier, "--yes", "--state-dir", dir, "--root", dir)
+		}
 	}
-	crashEverywhere(t, plan.CAKE, "changes", "bpf")
-	if long == "" {
-		t.Log("over earlier programs: SKIPPED; with UNBLOAT_LONG=1 it runs")
-		return
+	for _, x := range []struct {
+		name, to string
+		before   string // the classifier of an earlier plan
+		recorded bool   // it is in the directory of the one that is undone
+	}{
+		{name: "over_nothing", to: "bpf"},
+		{name: "over_program_of_another", to: "bpf", before: "bpf"},
+		{name: "over_program", to: "bpf", before: "bpf", recorded: true},
+		{name: "from_program_to_nft", to: "-", before: "bpf", recorded: true},
+		{name: "from_nft_to_program", to: "bpf", before: "nft", recorded: true},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			if x.before != "" && long == "" {
+				t.Skip("SKIPPED: it boots another guest; with UNBLOAT_LONG=1 it runs")
+			}
+			if !labtest.Inside(t, labtest.Options{Env: []string{"UNBLOAT_LONG=" + long}}) {
+				return
+			}
+			if x.before == "" {
+				crashEverywhere(t, plan.CAKE, "changes", x.to)
+				return
+			}
+			before := earlier(x.before)
+			before(t.TempDir())
+			s := fullState(t)
+			if program := strings.Contains(s, "name up_") && strings.Contains(s, "/sys/fs/bpf/unbloat/"); program != (x.before == "bpf") || strings.Contains(s, "table inet unbloat") != (x.before == "nft") {
+				t.Fatalf("the earlier plan by %s is not there:\n%s", x.before, s)
+			}
+			if !x.recorded {
+				before = func(string) {}
+			}
+			crashAfter(t, plan.CAKE, "changes", x.to, before)
+		})
 	}
-	other := func(dir string) {
-		runUnbloat(t, 0, "apply", "--wan", "wan", "--lan", "lan", "--aqm", "cake", "--shape-down", "10mbit", "--shape-up", "2mbit", "--classifier", "bpf", "--yes", "--state-dir", dir, "--root", dir)
-	}
-	other(t.TempDir())
-	if s := fullState(t); !strings.Contains(s, "name up_") || !strings.Contains(s, "/sys/fs/bpf/unbloat/") {
-		t.Fatalf("the earlier program is not there:\n%s", s)
-	}
-	crashEverywhere(t, plan.CAKE, "changes", "bpf")
-	crashAfter(t, plan.CAKE, "changes", "bpf", other)
-	crashAfter(t, plan.CAKE, "changes", "-", other)
 }
 
 func TestKilledAfterEachCommandHTB(t *testing.T) {
