@@ -258,6 +258,34 @@ func TestKilledAfterEachCommandBPF(t *testing.T) {
 	}
 }
 
+// Programs that can't be read, as by an unbloat beside the router which has none of
+// its own in its PATH, could not be attached again: nothing replaces them.
+func TestUnreadProgramsStay(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	dir := t.TempDir()
+	runUnbloat(t, 0, "apply", "--wan", "wan", "--lan", "lan", "--aqm", "cake", "--shape-down", "10mbit", "--shape-up", "2mbit", "--classifier", "bpf", "--yes", "--state-dir", dir, "--root", dir)
+	before := fullState(t)
+	p := labPlan(t, plan.CAKE, 20*unit.MbitPerSecond, 4*unit.MbitPerSecond)
+	_, err := engineIn(t.TempDir(), &counter{}).Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
+	var refused *platform.PreconditionError
+	if !errors.As(err, &refused) || !strings.Contains(refused.Doing, "BPF") {
+		t.Errorf("not refused for the programs: %v", err)
+	}
+	sameState(t, "after the refusal", before, fullState(t))
+	t.Setenv("PATH", filepath.Dir(labtest.Unbloat())+":"+os.Getenv("PATH"))
+	tr, err := engineIn(t.TempDir(), &counter{}).Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
+	if err != nil {
+		t.Fatalf("with unbloat in the PATH: %v", err)
+	}
+	if err := tr.Revert(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	tr.Close()
+	sameState(t, "undone", before, fullState(t))
+}
+
 func TestKilledAfterEachCommandHTB(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return

@@ -88,6 +88,9 @@ func probeKind(ctx context.Context, r platform.Runner, kind string) (bool, error
 // value.
 func (b *Backend) checkRestorable(ctx context.Context, now, want tc.State) error {
 	for _, a := range now.Devices {
+		if err := b.checkProgramsKnown(a, want.Device(a.Name)); err != nil {
+			return err
+		}
 		lost := tc.Foreign(a, want.Device(a.Name))
 		if lost.Empty() {
 			continue
@@ -106,6 +109,22 @@ func (b *Backend) checkRestorable(ctx context.Context, now, want tc.State) error
 		}
 		if diffs := lost.OnLoopback().Differences(got); len(diffs) > 0 {
 			return refuse(diffs)
+		}
+	}
+	return nil
+}
+
+// checkProgramsKnown tests that every BPF filter that the change removes could be
+// attached again. Of one on queues of our own, tc(8) alone does not say enough.
+func (b *Backend) checkProgramsKnown(a, want tc.Device) error {
+	for _, f := range a.Tree.Filters {
+		stays := slices.ContainsFunc(want.Tree.Filters, func(w tc.Filter) bool {
+			return w.Kind == f.Kind && w.Parent == f.Parent && w.Pref == f.Pref && w.Opaque == f.Opaque
+		})
+		if f.Kind == "bpf" && f.Opaque != "" && !stays && !b.Preview {
+			return &platform.PreconditionError{Doing: "replace the BPF filters on " + a.Name,
+				What:   "they could not be attached again: unbloat does not run on the router, or they are not unbloat's",
+				Remedy: "run `unbloat revert` on the router itself first, or remove them yourself with tc(8)"}
 		}
 	}
 	return nil
