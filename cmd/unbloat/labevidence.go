@@ -60,7 +60,8 @@ func subjects() []subject {
 				"follow-call-lte-tmobile", "follow-call-lte-att", "follow-call-lte-verizon", "follow-call-umts-tmobile", "follow-steady"}, lab.FollowCases(), true},
 		{"calls", "Video calls",
 			"A real video call (Pion, with congestion control) of 1.5 Mbit/s each way, unless its row says otherwise, and what else runs on its own machine. First on the idle line, to compare the others with. **marked**: CAKE with diffserv4 and the call marked AF41. **rule**: unbloat with a rule that gives the call its class. All rates are fixed.",
-			[]string{"call-webrtc-idle", "call-webrtc", "call-webrtc-quic"}, lab.CallCases(), false},
+			[]string{"call-webrtc-idle", "call-webrtc", "call-webrtc-16", "call-webrtc-many", "call-webrtc-quic", "call-webrtc-slow", "call-webrtc-peers",
+				"cloud-game", "cloud-game-downloads", "call-webrtc-tls", "call-webrtc-tunnel", "call-webrtc-abuser"}, lab.CallCases(), false},
 	}
 }
 
