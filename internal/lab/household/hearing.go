@@ -78,6 +78,7 @@ type CallWay struct {
 	Late      int               `json:"late"`     // shown more than 200 ms after they were made
 	Freezes   int               `json:"freezes"`  // longer than max(3 × mean, mean + 150 ms) between two frames
 	FrozenS   float64           `json:"frozen_s"` // together
+	LongestS  float64           `json:"longest_freeze_s"`
 	// RoutedS is FrozenS without the time in which the line carried nearly nothing that
 	// way, which no router can help: see CallResult.LeaveOut.
 	RoutedS    float64  `json:"frozen_beside_outages_s"`
@@ -176,6 +177,9 @@ func (r CallRecord) Way(from, to unit.Instant) CallWay {
 	w.Frozen = Frozen(shown, from, to)
 	n, frozen := Freezes(shown, from, to)
 	w.Freezes, w.FrozenS = n, frozen.Seconds()
+	for _, f := range w.Frozen {
+		w.LongestS = max(w.LongestS, f.To.Sub(f.From).Seconds())
+	}
 	return w
 }
 

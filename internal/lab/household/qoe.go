@@ -114,6 +114,6 @@ func (f QoE) Sentences() []string {
 
 // words says how one way of a call was.
 func (w CallWay) words() string {
-	return fmt.Sprintf("MOS %.2f, %.2f Mbit/s of video, %d freezes of %.1f s together, %d of %d frames late, %d not shown, %.1f %% of packets lost, %d key frames asked for",
-		w.MOS, w.VideoBps/1e6, w.Freezes, w.FrozenS, w.Late, w.Frames, w.Frames-w.Shown, 100*w.PacketLoss, w.KeysAsked)
+	return fmt.Sprintf("MOS %.2f, %.2f Mbit/s of video, %d freezes of %.1f s together, the longest of %.1f s, %d of %d frames late, %d not shown, %.1f %% of packets lost, %d key frames asked for",
+		w.MOS, w.VideoBps/1e6, w.Freezes, w.FrozenS, w.LongestS, w.Late, w.Frames, w.Frames-w.Shown, 100*w.PacketLoss, w.KeysAsked)
 }
