@@ -279,7 +279,7 @@ func TestEveryPlatformOverSSH(t *testing.T) {
 			if got := p.text(); got != start {
 				t.Fatalf("reverted, it has\n%s\nbefore:\n%s", got, start)
 			}
-			if tr, err = e.Begin(t.Context(), made, apply.Options{Confirm: 2 * time.Second}); err != nil {
+			if tr, err = e.Begin(t.Context(), made, apply.Options{Confirm: 10 * time.Second}); err != nil {
 				t.Fatal(err)
 			}
 			tr.Close()
