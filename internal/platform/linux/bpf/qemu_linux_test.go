@@ -180,14 +180,16 @@ func TestDebianKernels(t *testing.T) {
 	}
 }
 
-// mostOverNAT is how much more a packet may cost with the program than with CAKE
-// alone.
-const mostOverNAT = 1.05
+// mostOverCAKE is how much more a packet may cost with the program than with CAKE
+// that looks for machines behind NAT and has packets in as many tins.
+const mostOverCAKE = 1.05
 
 // BenchmarkForwarding counts what a forwarded packet takes of a router's processor,
 // in instructions of Debian's kernel under QEMU: without queues, with CAKE alone
-// (which looks for machines behind NAT), with nftables' rules and with the BPF
-// program, at 1000 flows. No load of this machine changes the figures.
+// (which looks for machines behind NAT) in one tin and in several, with the filters
+// of a plan without classes, with nftables' rules and with the BPF program, at 1000
+// flows. No load of this machine changes the figures; from one boot to the next they
+// move by some per cent, as hashes have other seeds.
 func BenchmarkForwarding(b *testing.B) {
 	dirs, _ := filepath.Glob(filepath.Join(kernelDir(b), "*"))
 	if len(dirs) == 0 {
@@ -208,8 +210,9 @@ func BenchmarkForwarding(b *testing.B) {
 			b.Fatalf("no figures: %s", text)
 		}
 		b.Logf("%s: instructions for each packet: %s", filepath.Base(dir), strings.Join(regexp.MustCompile(`guest: cost .*`).FindAllString(text, -1), "; "))
-		if r := cost["CAKE + BPF"] / cost["CAKE"]; r > mostOverNAT {
-			b.Errorf("with the BPF program a packet costs %.3f of CAKE alone, above %.2f", r, mostOverNAT)
+		b.ReportMetric(cost["CAKE + BPF"]/cost["CAKE"], "cake+bpf/cake")
+		if r := cost["CAKE + BPF"] / cost["CAKE, 3 of 8 tins"]; r > mostOverCAKE {
+			b.Errorf("with the BPF program a packet costs %.3f of CAKE with as many tins, above %.2f", r, mostOverCAKE)
 		}
 	}
 }
