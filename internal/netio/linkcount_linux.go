@@ -21,6 +21,7 @@ type LinkCounter struct {
 	buf   []byte
 	in    [answerParts]mmsg
 	inV   [answerParts]unix.Iovec
+	asked []int // of names that Read has, those that it asks for
 }
 
 // One system call takes so many parts of answers. The kernel makes none larger.
@@ -57,32 +58,29 @@ func OpenLinkCounter() (*LinkCounter, error) {
 // interface that is not there has the zero Index, which is no error.
 func (c *LinkCounter) Read(names []string, out []LinkCounts) error {
 	var body [64]byte
-	asked := 0
+	c.asked = c.asked[:0]
 	for i, name := range names {
 		out[i] = LinkCounts{}
 		if name != "" {
-			value := append([]byte(name), 0)
-			c.request(unix.RTM_GETLINK, 0, appendAttribute(body[:linkHeader], iflaIfname, value))
-			asked++
+			c.request(unix.RTM_GETLINK, 0, appendAttribute(body[:linkHeader], iflaIfname, append([]byte(name), 0)))
+			c.asked = append(c.asked, i)
 		}
 	}
 	clear(body[:])
 	c.request(unix.RTM_GETQDISC, unix.NLM_F_DUMP, body[:qdiscHeader])
 	var why error
 	err := c.exchange(func(n int, kind uint16, b []byte, err error) {
+		links := n < len(c.asked)
 		switch {
-		case n < asked && err != nil:
-			if !errors.Is(err, unix.ENODEV) {
-				why = fmt.Errorf("read the counters of an interface: %w", err)
-			}
+		case links && errors.Is(err, unix.ENODEV):
+		case links && err != nil:
+			why = fmt.Errorf("read the counters of %s: %w", names[c.asked[n]], err)
 		case err != nil:
 			why = fmt.Errorf("read the counters of queues: %w", err)
-		case n < asked:
-			got, counts, ok := parseLink(b)
-			for i := range names {
-				if ok && kind == rtmNewLink && got == names[i] {
-					out[i] = counts
-				}
+		case links:
+			i := c.asked[n]
+			if got, counts, ok := parseLink(b); ok && kind == rtmNewLink && got == names[i] {
+				out[i] = counts
 			}
 		case kind == rtmNewQdisc:
 			index, root, q, ok := parseQdisc(b)

@@ -23,7 +23,7 @@ import (
 // open again, the router's watchdog may have undone what the request belongs to.
 func TestLostRequest(t *testing.T) {
 	const size = 32 << 10 // the sender's kernel takes it, the way does not
-	var whole, second atomic.Bool
+	var whole, reopened atomic.Bool
 	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, _ := io.Copy(io.Discard, r.Body)
 		if n == size {
@@ -67,7 +67,7 @@ func TestLostRequest(t *testing.T) {
 		}
 		<-open
 		_, _ = io.Copy(out, in)
-		second.Store(true)
+		reopened.Store(true)
 	}()
 	api, err := remote.NewREST("https://"+way.Addr().String(), "key", "secret", fmt.Sprintf("%x", sha256.Sum256(web.Certificate().Raw)))
 	if err != nil {
@@ -81,7 +81,7 @@ func TestLostRequest(t *testing.T) {
 	close(open)
 	<-over
 	web.Close() // waits for requests
-	if !second.Load() || whole.Load() {
-		t.Errorf("the way was open again: %v; the request that was given up arrived whole: %v", second.Load(), whole.Load())
+	if !reopened.Load() || whole.Load() {
+		t.Errorf("the way was open again: %v; the request that was given up arrived whole: %v", reopened.Load(), whole.Load())
 	}
 }

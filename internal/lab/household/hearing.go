@@ -175,11 +175,13 @@ func (r CallRecord) Way(from, to unit.Instant) CallWay {
 	w.Frames, w.KeysAsked, w.Packets = count(r.Made), count(r.Asked), count(r.Packets)
 	w.PacketLoss = share(count(r.Lost), w.Packets)
 	w.Frozen = Frozen(shown, from, to)
-	n, frozen := Freezes(shown, from, to)
-	w.Freezes, w.FrozenS = n, frozen.Seconds()
+	w.Freezes = len(w.Frozen)
+	var frozen, longest time.Duration
 	for _, f := range w.Frozen {
-		w.LongestS = max(w.LongestS, f.To.Sub(f.From).Seconds())
+		stood := f.To.Sub(f.From)
+		frozen, longest = frozen+stood, max(longest, stood)
 	}
+	w.FrozenS, w.LongestS = frozen.Seconds(), longest.Seconds()
 	return w
 }
 
