@@ -93,7 +93,7 @@ func followLine(l daemon.Line) (daemon.Follower, error) {
 		targets = append(targets, delay.Target{Operator: l.Server, Kind: delay.Native})
 	}
 	c := steer.Config{
-		Clock: clock, Targets: targets, Tell: l.Tell, Ring: l.Ring, Unseen: l.Slow,
+		Clock: clock, Alarm: netio.OpenAlarm, Targets: targets, Tell: l.Tell, Ring: l.Ring, Unseen: l.Slow,
 		Open: func() (steer.Gauge, error) {
 			if moved() { // the address came after the daemon had begun
 				l.Again()

@@ -134,11 +134,7 @@ func (c *Capture) Drain(receive func(Packet)) error {
 	if came {
 		return nil // it is there
 	}
-	errno, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_ERROR)
-	if err == nil && errno != 0 {
-		err = unix.Errno(errno)
-	}
-	if err != nil {
+	if err := socketError(c.fd); err != nil {
 		return fmt.Errorf("watch the TCP segments on %s: %w", c.device, err)
 	}
 	return nil
@@ -151,7 +147,7 @@ const captureSender = unix.SizeofTpacket2Hdr
 func (c *Capture) Dropped() uint64 {
 	var s struct{ packets, drops uint32 } // struct tpacket_stats; reading sets it to zero
 	size := uint32(unsafe.Sizeof(s))
-	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(c.fd), unix.SOL_PACKET, unix.PACKET_STATISTICS,
+	_, _, errno := unix.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(c.fd), unix.SOL_PACKET, unix.PACKET_STATISTICS,
 		uintptr(unsafe.Pointer(&s)), uintptr(unsafe.Pointer(&size)), 0)
 	if errno == 0 {
 		c.dropped += uint64(s.drops)

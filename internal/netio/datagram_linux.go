@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -20,23 +19,12 @@ type Datagram struct {
 	clock *Clock
 	stamp stamper
 	hops  hopWatch
-
-	msgs []mmsg
-	iovs []unix.Iovec
-	bufs []byte
-	oobs []byte
-}
-
-// mmsg is struct mmsghdr of recvmmsg(2).
-type mmsg struct {
-	hdr unix.Msghdr
-	len uint32
+	inbox *inbox
 }
 
 const (
 	batch    = 16
 	slotSize = 2048
-	oobSize  = 96
 )
 
 // DialDatagram opens a socket to the address, with the given DSCP (0–63).
@@ -87,16 +75,7 @@ func dialDatagram(clock *Clock, to netip.AddrPort, kind, proto, dscp int) (*Data
 		unix.Close(fd)
 		return nil, fmt.Errorf("connect a datagram socket to %s: %w", to, err)
 	}
-	d.msgs = make([]mmsg, batch)
-	d.iovs = make([]unix.Iovec, batch)
-	d.bufs = make([]byte, batch*slotSize)
-	d.oobs = make([]byte, batch*oobSize)
-	for i := range d.msgs {
-		d.iovs[i].Base = &d.bufs[i*slotSize]
-		d.iovs[i].SetLen(slotSize)
-		d.msgs[i].hdr.Iov = &d.iovs[i]
-		d.msgs[i].hdr.SetIovlen(1)
-	}
+	d.inbox = newInbox(batch, slotSize)
 	return d, nil
 }
 
@@ -115,12 +94,7 @@ func (d *Datagram) Send(b []byte) error {
 func (d *Datagram) Drain(receive func(at unit.Instant, b []byte)) error {
 	d.stamp.look()
 	for {
-		for i := range d.msgs {
-			d.msgs[i].hdr.Control = &d.oobs[i*oobSize]
-			d.msgs[i].hdr.SetControllen(oobSize)
-		}
-		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(d.fd),
-			uintptr(unsafe.Pointer(&d.msgs[0])), batch, unix.MSG_DONTWAIT, 0, 0)
+		n, errno := d.inbox.take(d.fd)
 		switch errno {
 		case 0:
 		case unix.EAGAIN, unix.EINTR:
@@ -131,11 +105,10 @@ func (d *Datagram) Drain(receive func(at unit.Instant, b []byte)) error {
 			return nil
 		}
 		now := d.clock.Now()
-		for i := range int(n) {
-			m := &d.msgs[i]
-			oob := d.oobs[i*oobSize:][:min(int(m.hdr.Controllen), oobSize)]
+		for i := range n {
+			b, oob := d.inbox.at(i)
 			d.hops.see(hopLimit(oob))
-			receive(d.stamp.instant(kernelStamp(oob), now), d.bufs[i*slotSize:][:min(m.len, slotSize)])
+			receive(d.stamp.instant(kernelStamp(oob), now), b)
 		}
 		if n < batch {
 			return nil

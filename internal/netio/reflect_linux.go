@@ -12,11 +12,9 @@ import (
 
 // A rawReflectors is a ReflectorSocket of raw sockets, one a family.
 type rawReflectors struct {
-	clock *Clock
 	stamp stamper
 	ends  [2]rawEnd // IPv4, IPv6
-	buf   [512]byte
-	oob   [128]byte
+	inbox *inbox
 }
 
 // A rawEnd is one raw socket.
@@ -35,7 +33,7 @@ const (
 )
 
 func openReflectors(clock *Clock, device string) (ReflectorSocket, error) {
-	r := &rawReflectors{clock: clock, stamp: stamper{clock: clock}, ends: [2]rawEnd{{fd: -1}, {fd: -1}}}
+	r := &rawReflectors{inbox: newInbox(reflectBatch, 512), stamp: stamper{clock: clock}, ends: [2]rawEnd{{fd: -1}, {fd: -1}}}
 	var why []error
 	for i := range r.ends {
 		fd, err := openRaw(i == 1, device)
@@ -106,13 +104,7 @@ func (r *rawReflectors) Send(to netip.Addr, hops int, b []byte) error {
 		}
 		e.hops = hops
 	}
-	var sa unix.Sockaddr
-	if to.Is6() {
-		sa = &unix.SockaddrInet6{Addr: to.As16(), ZoneId: zoneIndex(to.Zone())}
-	} else {
-		sa = &unix.SockaddrInet4{Addr: to.As4()}
-	}
-	err := unix.Sendto(e.fd, b, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, sa)
+	err := sendNow(e.fd, b, to)
 	switch {
 	case err == nil, errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOBUFS):
 		return nil
@@ -121,7 +113,6 @@ func (r *rawReflectors) Send(to netip.Addr, hops int, b []byte) error {
 }
 
 func (r *rawReflectors) Drain(receive func(at unit.Instant, from netip.Addr, b []byte)) error {
-	r.stamp.look()
 	for i := range r.ends {
 		if err := r.drain(&r.ends[i], i == 1, receive); err != nil {
 			return err
@@ -134,31 +125,36 @@ func (r *rawReflectors) drain(e *rawEnd, six bool, receive func(at unit.Instant,
 	if e.fd < 0 {
 		return nil
 	}
-	for range mostEvents {
-		n, oobn, _, from, err := unix.Recvmsg(e.fd, r.buf[:], r.oob[:], unix.MSG_DONTWAIT)
-		switch {
-		case err == nil:
-		case errors.Is(err, unix.EAGAIN):
+	for range mostEvents / reflectBatch {
+		n, errno := r.inbox.take(e.fd)
+		switch errno {
+		case 0:
+		case unix.EAGAIN:
 			return nil
-		case errors.Is(err, unix.EBADF), errors.Is(err, unix.ENOTSOCK):
-			return fmt.Errorf("receive answers to probes: %w", err)
+		case unix.EBADF, unix.ENOTSOCK:
+			return fmt.Errorf("receive answers to probes: %w", errno)
 		default:
 			continue // what is reported of an earlier probe, once
 		}
-		b := r.buf[:n]
-		var addr netip.Addr
-		switch sa := from.(type) {
-		case *unix.SockaddrInet4:
-			addr, b = netip.AddrFrom4(sa.Addr), stripIPv4(b)
-		case *unix.SockaddrInet6:
-			addr = netip.AddrFrom16(sa.Addr)
+		now := r.stamp.look()
+		for i := range n {
+			b, oob := r.inbox.at(i)
+			if !six {
+				b = stripIPv4(b)
+			}
+			if addr := r.inbox.from(i); b != nil && addr.IsValid() {
+				receive(r.stamp.instant(kernelStamp(oob), now), addr, b)
+			}
 		}
-		if b != nil && addr.IsValid() {
-			receive(r.stamp.instant(kernelStamp(r.oob[:oobn]), r.clock.Now()), addr, b)
+		if n < reflectBatch {
+			return nil
 		}
 	}
 	return nil
 }
+
+// reflectBatch is how many answers are read at once.
+const reflectBatch = 8
 
 func (r *rawReflectors) Steps() int { return r.stamp.steps }
 

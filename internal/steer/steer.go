@@ -36,6 +36,8 @@ type Config struct {
 	Targets []delay.Target // the reflectors, in the gauge's order
 	Params  follow.Params  // without Reflectors; times between probes that are 0 are those of the budget
 	Open    func() (Gauge, error)
+	// Alarm wakes for each round; nil: netio.NewTimerAlarm.
+	Alarm func(context.Context) netio.Alarm
 	// Unseen says that the system does not tell what waits in the shapers. Then a
 	// shaper that carries nearly its rate is taken to have something waiting.
 	Unseen bool
@@ -102,6 +104,9 @@ func New(c Config) (*Follower, error) {
 	if c.Ring == nil {
 		c.Ring = metrics.NewRing()
 	}
+	if c.Alarm == nil {
+		c.Alarm = netio.NewTimerAlarm
+	}
 	f := &Follower{config: c, controller: controller, feed: feed.New(controller), notes: notes, ring: c.Ring, changes: [2]map[string]uint64{{}, {}}}
 	f.look(f.config.Clock.Now())
 	return f, nil
@@ -119,18 +124,12 @@ func (f *Follower) Run(ctx context.Context) {
 			_ = f.gauge.Close()
 		}
 	}()
-	// A timer's own channel would read the machine's clock each time, which is a system
-	// call on some routers.
-	due := make(chan struct{}, 1)
-	timer := time.AfterFunc(0, func() { due <- struct{}{} })
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
+	alarm := f.config.Alarm(ctx)
+	defer alarm.Close()
+	for ctx.Err() == nil {
+		if !alarm.Wait(f.round(ctx)) {
 			return
-		case <-due:
 		}
-		timer.Reset(f.round(ctx))
 	}
 }
 
@@ -153,16 +152,18 @@ func (f *Follower) round(ctx context.Context) time.Duration {
 	f.notes.round(now, f.controller, f.config.Tell)
 	d, err := f.feed.Round(now, sources{f.gauge, f})
 	why := []error{err}
+	after := now
 	if d.Change[follow.Down] || d.Change[follow.Up] {
 		if err := f.config.Set(ctx, [2]unit.Rate{d.Rate[follow.Down], d.Rate[follow.Up]}); err != nil {
 			why = append(why, err)
 		} else {
 			f.changed(d)
 		}
+		after = f.config.Clock.Now()
 	}
 	f.tell(errors.Join(why...))
 	f.look(now)
-	return max(d.Next.Sub(f.config.Clock.Now()), time.Millisecond)
+	return max(d.Next.Sub(after), time.Millisecond)
 }
 
 // sources are a gauge's, as a feed takes them.
