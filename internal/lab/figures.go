@@ -237,8 +237,15 @@ func gotOf(l LoadResult) (g got, ok bool) {
 func showMbit(bps float64) string     { return fmt.Sprintf("%.3g", bps/1e6) }
 func showHundredths(v float64) string { return fmt.Sprintf("%.2f", v) }
 func showTenths(v float64) string     { return fmt.Sprintf("%.1f", v) }
-func showPercent(v float64) string    { return fmt.Sprintf("%.2g", v) }
 func showWhole(v float64) string      { return fmt.Sprintf("%.0f", v) }
+
+// showPercent prints two digits, and all of them from 10 on.
+func showPercent(v float64) string {
+	if v >= 9.95 {
+		return showWhole(v)
+	}
+	return fmt.Sprintf("%.2g", v)
+}
 
 // showMs prints milliseconds with as many digits as people compare.
 func showMs(ms float64) string {
