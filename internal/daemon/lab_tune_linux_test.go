@@ -28,9 +28,9 @@ func TestTuneInLab(t *testing.T) {
 	}
 	h := newHouse(t, "server = \""+lab.Server()+"\"\n[[wan]]\ninterface = \"wan\" # the modem\nlan = \"lan\"\ndown = \"12 Mbit/s\"\nup = \"2 Mbit/s\"\n")
 	before := shaped(ours()...)
-	tune := func() (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
+	tuneWith := func(server string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
 		t.Helper()
-		c := exec.CommandContext(t.Context(), labtest.Unbloat(), "tune", "--server", lab.Server(), "--wan", "wan", "--lan", "lan", "--json", "--no-store")
+		c := exec.CommandContext(t.Context(), labtest.Unbloat(), "tune", "--server", server, "--wan", "wan", "--lan", "lan", "--json", "--no-store")
 		c.Env = h.env
 		var out, errs bytes.Buffer
 		c.Stdout, c.Stderr = &out, &errs
@@ -40,8 +40,18 @@ func TestTuneInLab(t *testing.T) {
 		t.Cleanup(func() { _ = c.Process.Kill() })
 		return c, &out, &errs
 	}
+	tune := func() (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) { return tuneWith(lab.Server()) }
 
-	c, _, errs := tune()
+	// Without a server nothing is tried.
+	c, _, errs := tuneWith("10.3.0.99:4040")
+	if err := c.Wait(); err == nil || !strings.Contains(errs.String(), "10.3.0.99") {
+		t.Errorf("without a server tune ends with %v\n%s", err, errs)
+	}
+	if is := shaped(ours()...); is != before || h.status().WANs[0].State != keep.InPlace {
+		t.Errorf("without a server it is\n%s\nbefore\n%s", is, before)
+	}
+
+	c, _, errs = tune()
 	await.Until(t, time.Minute, "the tuning to try rates", func() bool {
 		c, err := daemon.Dial(t.Context(), daemon.Socket(h.dir))
 		if err != nil {
