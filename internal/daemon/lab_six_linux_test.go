@@ -88,12 +88,12 @@ most_up = "5.2 Mbit/s"
 		t.Fatal(err)
 	}
 	defer func() { _ = load.Process.Kill(); _ = load.Wait() }()
-	time.Sleep(15 * time.Second) // idle, then into the download
+	await.Until(t, 20*time.Second, "the download", func() bool { return h.status().WANs[0].Line.Down.Carried > 20_000_000 })
 	in(lab.NodeModem, "tc qdisc change dev m0 parent 2:1 handle 1: tbf rate 9mbit burst 1600 limit 1000000")
-	time.Sleep(5 * time.Second)
-	if l := h.status().WANs[0].Line; l.Down.Carried < 4_000_000 || l.Down.Rate > 9_500_000 || l.Down.Rate < 4_000_000 || l.Down.DelayMs > 60 {
-		t.Errorf("5 s after the line fell to 9 Mbit/s: %+v", l.Down)
-	}
+	await.Until(t, 5*time.Second, "the rate to follow the line down to 9 Mbit/s", func() bool {
+		d := h.status().WANs[0].Line.Down
+		return d.Carried < 9_500_000 && d.Rate > 4_000_000 && d.Rate < 9_500_000 && d.DelayMs < 60
+	})
 	before := shaped(ours()...)
 	sh(t, "tc qdisc del dev wan root")
 	defer func() {
