@@ -139,11 +139,17 @@ func TestScales(t *testing.T) {
 		if labels < 2 {
 			t.Fatalf("%g…%g: %d labels", lo, hi, labels)
 		}
-		l := linearScale(hi, 0, 300)
-		if l.hi < hi || len(l.ticks(0)) > 12 || len(l.ticks(0)) < 3 {
-			t.Fatalf("0…%g: scale %+v has %d ticks", hi, l, len(l.ticks(0)))
-		}
+		linear(t, hi)
 	})
+	linear(t, 60.03125) // a little over three steps of 20
+}
+
+func linear(t interface{ Fatalf(string, ...any) }, hi float64) {
+	s := linearScale(hi, 0, 300)
+	n := s.ticks(0)
+	if s.hi < hi || len(n) > 12 || len(n) < 3 || n[len(n)-1].at != s.b {
+		t.Fatalf("0…%g: scale %+v has %d ticks", hi, s, len(n))
+	}
 }
 
 // FuzzParse: no file makes the reader panic, and what it accepts can be drawn.

@@ -9,6 +9,7 @@ import (
 // Values beyond its ends are drawn at the ends.
 type scale struct {
 	lo, hi, a, b float64
+	step         float64 // between ticks, of a linear one that has any
 	log          bool
 }
 
@@ -40,7 +41,8 @@ func logScale(lo, hi, a, b float64) scale {
 // linearScale returns a scale from a to b that covers 0…hi and ends on a round number.
 func linearScale(hi, a, b float64) scale {
 	hi = clamp(hi, 1e-3, 1e9)
-	return scale{lo: 0, hi: roundUp(hi, roundStep(hi/3)), a: a, b: b}
+	step := roundStep(hi / 3)
+	return scale{lo: 0, hi: roundUp(hi, step), a: a, b: b, step: step}
 }
 
 // step125 returns the nearest 1, 2 or 5 times a power of ten at or below v, or at or above it.
@@ -88,9 +90,8 @@ func (s scale) at(v float64) float64 {
 func (s scale) ticks(gap float64) []tick {
 	var out []tick
 	if !s.log {
-		step := roundStep(s.hi / 3)
-		for i := 0.0; i*step <= s.hi; i++ {
-			out = append(out, tick{s.at(i * step), plain(i * step), true})
+		for i := 0.0; s.step > 0 && i*s.step <= s.hi; i++ {
+			out = append(out, tick{s.at(i * s.step), plain(i * s.step), true})
 		}
 		return out
 	}
