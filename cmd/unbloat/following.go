@@ -93,7 +93,7 @@ func followLine(l daemon.Line) (daemon.Follower, error) {
 		targets = append(targets, delay.Target{Operator: l.Server, Kind: delay.Native})
 	}
 	c := steer.Config{
-		Clock: clock, Alarm: netio.OpenAlarm, Targets: targets, Tell: l.Tell, Ring: l.Ring, Unseen: l.Slow,
+		Clock: clock, Targets: targets, Tell: l.Tell, Ring: l.Ring, Unseen: l.Slow,
 		Open: func() (steer.Gauge, error) {
 			if moved() { // the address came after the daemon had begun
 				l.Again()
@@ -123,7 +123,14 @@ func followLine(l daemon.Line) (daemon.Follower, error) {
 	for d, b := range l.Rates {
 		c.Params.Rates[d] = follow.Bounds{Least: b.Least, Usual: b.Usual, Most: b.Most}
 	}
-	f, err := steer.New(c)
+	var f *steer.Follower
+	sleeper, err := netio.NewSleeper(clock)
+	if err == nil {
+		c.Sleeper = sleeper
+		if f, err = steer.New(c); err != nil {
+			sleeper.Close()
+		}
+	}
 	if err != nil {
 		if setter != nil {
 			err = errors.Join(err, setter.Close())

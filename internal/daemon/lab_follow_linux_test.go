@@ -16,16 +16,8 @@ import (
 	"unbloat/internal/reason"
 )
 
-// A line of 30/5 Mbit/s that falls to 9/2 and comes back is followed: the rates go
-// down with it within seconds and up again, by netlink and without a look at the
-// router for each; and the metrics say so.
-func TestFollowInLab(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{Server: true}) {
-		return
-	}
-	h := newHouse(t, `metrics = "127.0.0.1:9836"
-server = "`+lab.Server()+`"
-[[wan]]
+// followedWAN is the lab's line in a configuration, followed.
+const followedWAN = `[[wan]]
 interface = "wan"
 lan = "lan"
 down = "30 Mbit/s"
@@ -35,7 +27,18 @@ least_down = "3 Mbit/s"
 most_down = "31 Mbit/s"
 least_up = "0.5 Mbit/s"
 most_up = "5.2 Mbit/s"
-reflectors = ["`+lab.ServerAddr+`"]
+`
+
+// A line of 30/5 Mbit/s that falls to 9/2 and comes back is followed: the rates go
+// down with it within seconds and up again, by netlink and without a look at the
+// router for each; and the metrics say so.
+func TestFollowInLab(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{Server: true}) {
+		return
+	}
+	h := newHouse(t, `metrics = "127.0.0.1:9836"
+server = "`+lab.Server()+`"
+`+followedWAN+`reflectors = ["`+lab.ServerAddr+`"]
 `)
 	say := func(when string) daemon.WANStatus {
 		t.Helper()

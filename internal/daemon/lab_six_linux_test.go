@@ -45,17 +45,7 @@ func TestIPv6AloneInLab(t *testing.T) {
 		}
 	}
 
-	h := newHouse(t, `[[wan]]
-interface = "wan"
-lan = "lan"
-down = "30 Mbit/s"
-up = "5 Mbit/s"
-follow = true
-least_down = "3 Mbit/s"
-most_down = "31 Mbit/s"
-least_up = "0.5 Mbit/s"
-most_up = "5.2 Mbit/s"
-`)
+	h := newHouse(t, followedWAN)
 	defer func() {
 		if t.Failed() {
 			t.Logf("%+v\n%s", h.status().WANs[0].Line, h.said)
@@ -96,11 +86,6 @@ most_up = "5.2 Mbit/s"
 	})
 	before := shaped(ours()...)
 	sh(t, "tc qdisc del dev wan root")
-	defer func() {
-		if t.Failed() {
-			t.Logf("%+v\n%s", h.status().WANs[0].Line, h.said)
-		}
-	}()
 	await.Until(t, 2*time.Second, "the queue to be there again", func() bool { return strings.Contains(sh(t, "tc qdisc show dev wan"), "cake") })
 	if is := shaped(ours()...); strings.Count(is, "cake") != strings.Count(before, "cake") {
 		t.Errorf("before\n%s\nafter\n%s", before, is)

@@ -57,27 +57,31 @@ func BenchmarkFollowing(b *testing.B) {
 	b.Run("processor", func(b *testing.B) {
 		const long, short = 90 * time.Second, 30 * time.Second
 		_, missing := lab.FindAutorate()
-		// over is what a case takes beyond fixed rates, in seconds of a core.
-		over := func(name string, lasts time.Duration) float64 {
+		names := []string{"follows", "cake-autorate"}
+		if missing != nil {
+			names = names[:1]
+		}
+		// over is what each takes beyond fixed rates, in seconds of a core.
+		over := func(lasts time.Duration) (out [2]float64) {
 			s := followPrice(true, lasts)
-			fixed, c := priceOf(b, s, "fixed"), priceOf(b, s, name)
+			fixed := priceOf(b, s, "fixed")
 			carried := func(c lab.CaseResult) float64 { return c.LineDownBps + c.LineUpBps }
-			return c.ProcessorSeconds - fixed.ProcessorSeconds*carried(c)/carried(fixed)
+			for i, name := range names {
+				c := priceOf(b, s, name)
+				out[i] = c.ProcessorSeconds - fixed.ProcessorSeconds*carried(c)/carried(fixed)
+			}
+			return out
 		}
 		for range b.N {
 			// A machine has faster and slower minutes: the runs take turns.
 			const turns = 3
-			names := []string{"follows", "cake-autorate"}
-			if missing != nil {
-				names = names[:1]
-			}
 			var price, begin [2]float64
 			for range turns {
-				for i, name := range names {
-					l, s := over(name, long), over(name, short)
-					each := (l - s) / (long - short).Seconds()
+				l, s := over(long), over(short)
+				for i := range names {
+					each := (l[i] - s[i]) / (long - short).Seconds()
 					price[i] += each / turns
-					begin[i] += (s - each*short.Seconds()) / turns
+					begin[i] += (s[i] - each*short.Seconds()) / turns
 				}
 			}
 			b.ReportMetric(price[0], "core-s/s-unbloat")

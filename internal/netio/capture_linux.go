@@ -146,13 +146,30 @@ const captureSender = unix.SizeofTpacket2Hdr
 // Dropped returns how many segments did not fit into the ring, since it was opened.
 func (c *Capture) Dropped() uint64 {
 	var s struct{ packets, drops uint32 } // struct tpacket_stats; reading sets it to zero
-	size := uint32(unsafe.Sizeof(s))
-	_, _, errno := unix.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(c.fd), unix.SOL_PACKET, unix.PACKET_STATISTICS,
-		uintptr(unsafe.Pointer(&s)), uintptr(unsafe.Pointer(&size)), 0)
-	if errno == 0 {
+	if getOption(c.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS, unsafe.Pointer(&s), unsafe.Sizeof(s)) == 0 {
 		c.dropped += uint64(s.drops)
 	}
 	return c.dropped
+}
+
+// socketError returns the error that waits in a socket, and clears it.
+func socketError(fd int) error {
+	var code int32
+	if errno := getOption(fd, unix.SOL_SOCKET, unix.SO_ERROR, unsafe.Pointer(&code), unsafe.Sizeof(code)); errno != 0 {
+		return errno
+	}
+	if code != 0 {
+		return unix.Errno(code)
+	}
+	return nil
+}
+
+// getOption reads an option of a socket. It never waits, so that the scheduler need
+// not know of it.
+func getOption(fd, level, option int, value unsafe.Pointer, size uintptr) unix.Errno {
+	length := uint32(size)
+	_, _, errno := unix.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), uintptr(level), uintptr(option), uintptr(value), uintptr(unsafe.Pointer(&length)), 0)
+	return errno
 }
 
 // Steps returns how often the machine's clock was set meanwhile.

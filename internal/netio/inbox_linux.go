@@ -1,7 +1,9 @@
 package netio
 
 import (
+	"encoding/binary"
 	"net/netip"
+	"strconv"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -10,11 +12,12 @@ import (
 // An inbox takes datagrams that a socket has, many with one system call.
 type inbox struct {
 	size  int // of a slot
+	got   int // datagrams that were read last
 	msgs  []mmsg
 	iovs  []unix.Iovec
 	bufs  []byte
 	oobs  []byte
-	names []unix.RawSockaddrInet6 // room for either family's
+	names []unix.RawSockaddrInet6 // which also hold an IPv4 one
 }
 
 // mmsg is struct mmsghdr of recvmmsg(2).
@@ -39,6 +42,7 @@ func newInbox(slots, size int) *inbox {
 		b.msgs[i].hdr.Control = &b.oobs[i*oobSize]
 		b.msgs[i].hdr.Name = (*byte)(unsafe.Pointer(&b.names[i]))
 	}
+	b.got = slots
 	return b
 }
 
@@ -46,15 +50,17 @@ func newInbox(slots, size int) *inbox {
 // there are slots if nothing is left. It never waits, so that the scheduler need not
 // know of it.
 func (b *inbox) take(fd int) (int, unix.Errno) {
-	for i := range b.msgs {
+	for i := range b.got { // what the kernel has written
 		b.msgs[i].hdr.SetControllen(oobSize)
 		b.msgs[i].hdr.Namelen = unix.SizeofSockaddrInet6
 	}
+	b.got = 0
 	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&b.msgs[0])), uintptr(len(b.msgs)), unix.MSG_DONTWAIT, 0, 0)
 	if errno != 0 {
 		return 0, errno
 	}
-	return int(n), 0
+	b.got = int(n)
+	return b.got, 0
 }
 
 // at returns a datagram that was read, and what the kernel tells of it. They are valid
@@ -64,48 +70,17 @@ func (b *inbox) at(i int) (data, oob []byte) {
 	return b.bufs[i*b.size:][:min(int(m.len), b.size)], b.oobs[i*oobSize:][:min(int(m.hdr.Controllen), oobSize)]
 }
 
-// from returns who sent it; the zero value: not told.
-func (b *inbox) from(i int) netip.Addr {
-	name := &b.names[i]
-	switch {
-	case b.msgs[i].hdr.Namelen == 0:
-	case name.Family == unix.AF_INET:
-		return netip.AddrFrom4((*unix.RawSockaddrInet4)(unsafe.Pointer(name)).Addr)
-	case name.Family == unix.AF_INET6:
-		return netip.AddrFrom16(name.Addr)
+// from returns where it came from.
+func (b *inbox) from(i int) netip.AddrPort {
+	a := &b.names[i]
+	port := func(v *uint16) uint16 { return binary.BigEndian.Uint16((*[2]byte)(unsafe.Pointer(v))[:]) }
+	if a.Family == unix.AF_INET {
+		four := (*unix.RawSockaddrInet4)(unsafe.Pointer(a))
+		return netip.AddrPortFrom(netip.AddrFrom4(four.Addr), port(&four.Port))
 	}
-	return netip.Addr{}
-}
-
-// sendNow sends a message of a socket without ports to an address. It never waits
-// either.
-func sendNow(fd int, b []byte, to netip.Addr) error {
-	var four unix.RawSockaddrInet4
-	var six unix.RawSockaddrInet6
-	name, size := unsafe.Pointer(&four), uintptr(unix.SizeofSockaddrInet4)
-	if to.Is6() {
-		six = unix.RawSockaddrInet6{Family: unix.AF_INET6, Addr: to.As16(), Scope_id: zoneIndex(to.Zone())}
-		name, size = unsafe.Pointer(&six), unix.SizeofSockaddrInet6
-	} else {
-		four = unix.RawSockaddrInet4{Family: unix.AF_INET, Addr: to.As4()}
+	ip := netip.AddrFrom16(a.Addr)
+	if a.Scope_id != 0 {
+		ip = ip.WithZone(strconv.FormatUint(uint64(a.Scope_id), 10))
 	}
-	_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, uintptr(name), size)
-	if errno != 0 {
-		return errno
-	}
-	return nil
-}
-
-// socketError returns the error that waits in a socket, and clears it.
-func socketError(fd int) error {
-	var code int32
-	size := uint32(unsafe.Sizeof(code))
-	_, _, errno := unix.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_ERROR, uintptr(unsafe.Pointer(&code)), uintptr(unsafe.Pointer(&size)), 0)
-	switch {
-	case errno != 0:
-		return errno
-	case code != 0:
-		return unix.Errno(code)
-	}
-	return nil
+	return netip.AddrPortFrom(ip, port(&a.Port))
 }

@@ -121,6 +121,9 @@ func TestSleeper(t *testing.T) {
 			t.Errorf("slept until %v before %v", at.Sub(c.Now()), d)
 		}
 	}
+	if n := testing.AllocsPerRun(20, func() { s.Until(c.Now()) }); n > 0 {
+		t.Errorf("%.0f allocations for each sleep", n)
+	}
 	woken := make(chan bool)
 	go func() { woken <- s.Until(c.Now().Add(time.Hour)) }()
 	s.Close()

@@ -2,8 +2,6 @@ package netio
 
 import (
 	"encoding/binary"
-	"net/netip"
-	"strconv"
 	"syscall"
 	"time"
 	"unsafe"
@@ -23,11 +21,7 @@ const (
 // the system calls are made once and talk by its fields, so that a batch
 // allocates nothing.
 type packetBatch struct {
-	in     [serverBatch]mmsg
-	inV    [serverBatch]unix.Iovec
-	names  [serverBatch]unix.RawSockaddrInet6 // which also holds an IPv4 one
-	bufs   [serverBatch][slotSize]byte
-	oobs   [serverBatch][oobSize]byte
+	in     *inbox
 	out    [answerBatch]mmsg
 	outV   [answerBatch]unix.Iovec
 	locals [answerBatch][oobLocal]byte
@@ -51,16 +45,10 @@ func newPacketBatch(s *packetSocket) (*packetBatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &packetBatch{socket: s, gate: gate}
-	for i := range p.in {
-		p.offer(i)
-	}
+	p := &packetBatch{in: newInbox(serverBatch, slotSize), socket: s, gate: gate}
 	p.read = func(fd uintptr) {
-		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&p.in[0])), serverBatch, unix.MSG_DONTWAIT, 0, 0)
-		p.socketFD, p.got = int(fd), int(n)
-		if errno != 0 { // there is nothing, or ICMP reports of earlier answers, once
-			p.got = 0
-		}
+		p.socketFD = int(fd)
+		p.got, _ = p.in.take(p.socketFD) // none: there is nothing, or ICMP reports of earlier answers, once
 	}
 	p.write = func(fd uintptr) {
 		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&p.out[p.sent])), uintptr(p.all-p.sent), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
@@ -93,13 +81,13 @@ func (s *PacketServer) serve(handle Handler) error {
 		now, answers := s.clock.Now(), 0
 		s.leaves = now
 		for i := range p.got {
-			oob := p.oobs[i][:min(int(p.in[i].hdr.Controllen), oobSize)]
-			p.from.Addr = p.address(i)
+			datagram, oob := p.in.at(i)
+			p.from.Addr = p.in.from(i)
 			stamp, alone := stampAlone(oob)
 			if p.from.n = 0; !alone {
 				stamp, p.from.n = kernelStamp(oob), putLocal(p.from.local[:], oob)
 			}
-			b := handle(&p.from, s.stamp.instant(stamp, now), p.bufs[i][:min(p.in[i].len, slotSize)])
+			b := handle(&p.from, s.stamp.instant(stamp, now), datagram)
 			if len(b) > 0 {
 				p.answer(answers, i, &p.from, b)
 				answers++
@@ -144,24 +132,7 @@ func (p *packetBatch) wait() error {
 
 // receive reads what there is; an error says that the socket is closed.
 func (p *packetBatch) receive() error {
-	for i := range p.got { // what the kernel has written
-		h := &p.in[i].hdr
-		h.Namelen = unix.SizeofSockaddrInet6
-		h.SetControllen(oobSize)
-	}
 	return p.socket.raw.Control(p.read)
-}
-
-// offer prepares the i-th place for a datagram.
-func (p *packetBatch) offer(i int) {
-	h := &p.in[i].hdr
-	p.inV[i].Base = &p.bufs[i][0]
-	p.inV[i].SetLen(slotSize)
-	h.Name, h.Namelen = (*byte)(unsafe.Pointer(&p.names[i])), unix.SizeofSockaddrInet6
-	h.Iov = &p.inV[i]
-	h.SetIovlen(1)
-	h.Control = &p.oobs[i][0]
-	h.SetControllen(oobSize)
 }
 
 // stampAlone returns the kernel's stamp of a datagram that came with nothing
@@ -180,27 +151,12 @@ func stampAlone(oob []byte) (stamp int64, ok bool) {
 	return int64(binary.NativeEndian.Uint64(data))*1e9 + int64(binary.NativeEndian.Uint64(data[8:])), true
 }
 
-// address returns where the i-th datagram came from.
-func (p *packetBatch) address(i int) netip.AddrPort {
-	a := &p.names[i]
-	port := func(v *uint16) uint16 { return binary.BigEndian.Uint16((*[2]byte)(unsafe.Pointer(v))[:]) }
-	if a.Family == unix.AF_INET {
-		four := (*unix.RawSockaddrInet4)(unsafe.Pointer(a))
-		return netip.AddrPortFrom(netip.AddrFrom4(four.Addr), port(&four.Port))
-	}
-	ip := netip.AddrFrom16(a.Addr)
-	if a.Scope_id != 0 {
-		ip = ip.WithZone(strconv.FormatUint(uint64(a.Scope_id), 10))
-	}
-	return netip.AddrPortFrom(ip, port(&a.Port))
-}
-
 // answer puts the answer to the i-th datagram at place k of the batch to send.
 func (p *packetBatch) answer(k, i int, from *Peer, b []byte) {
 	h := &p.out[k].hdr
 	p.outV[k].Base = &b[0]
 	p.outV[k].SetLen(len(b))
-	h.Name, h.Namelen = (*byte)(unsafe.Pointer(&p.names[i])), p.in[i].hdr.Namelen
+	h.Name, h.Namelen = p.in.msgs[i].hdr.Name, p.in.msgs[i].hdr.Namelen
 	h.Iov = &p.outV[k]
 	h.SetIovlen(1)
 	h.Control = nil

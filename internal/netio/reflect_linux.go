@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -112,6 +113,25 @@ func (r *rawReflectors) Send(to netip.Addr, hops int, b []byte) error {
 	return fmt.Errorf("send a probe to %s: %w", to, noRoute(err))
 }
 
+// sendNow sends a message of a socket without ports to an address. It never waits, so
+// that the scheduler need not know of it.
+func sendNow(fd int, b []byte, to netip.Addr) error {
+	var four unix.RawSockaddrInet4
+	var six unix.RawSockaddrInet6
+	name, size := unsafe.Pointer(&four), uintptr(unix.SizeofSockaddrInet4)
+	if to.Is6() {
+		six = unix.RawSockaddrInet6{Family: unix.AF_INET6, Addr: to.As16(), Scope_id: zoneIndex(to.Zone())}
+		name, size = unsafe.Pointer(&six), unix.SizeofSockaddrInet6
+	} else {
+		four = unix.RawSockaddrInet4{Family: unix.AF_INET, Addr: to.As4()}
+	}
+	_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, uintptr(name), size)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
 func (r *rawReflectors) Drain(receive func(at unit.Instant, from netip.Addr, b []byte)) error {
 	for i := range r.ends {
 		if err := r.drain(&r.ends[i], i == 1, receive); err != nil {
@@ -142,8 +162,8 @@ func (r *rawReflectors) drain(e *rawEnd, six bool, receive func(at unit.Instant,
 			if !six {
 				b = stripIPv4(b)
 			}
-			if addr := r.inbox.from(i); b != nil && addr.IsValid() {
-				receive(r.stamp.instant(kernelStamp(oob), now), addr, b)
+			if b != nil {
+				receive(r.stamp.instant(kernelStamp(oob), now), r.inbox.from(i).Addr().WithZone(""), b)
 			}
 		}
 		if n < reflectBatch {

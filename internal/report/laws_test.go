@@ -139,12 +139,13 @@ func TestScales(t *testing.T) {
 		if labels < 2 {
 			t.Fatalf("%g…%g: %d labels", lo, hi, labels)
 		}
-		linear(t, hi)
+		checkLinear(t, hi)
 	})
-	linear(t, 60.03125) // a little over three steps of 20
+	checkLinear(t, 60.03125) // a little over three steps of 20
 }
 
-func linear(t interface{ Fatalf(string, ...any) }, hi float64) {
+// checkLinear: a linear scale covers its range, has three ticks at least, and ends on one.
+func checkLinear(t interface{ Fatalf(string, ...any) }, hi float64) {
 	s := linearScale(hi, 0, 300)
 	n := s.ticks(0)
 	if s.hi < hi || len(n) > 12 || len(n) < 3 || n[len(n)-1].at != s.b {

@@ -30,14 +30,19 @@ type Gauge interface {
 	Close() error
 }
 
+// A Sleeper wakes at instants of the clock; *netio.Sleeper is one.
+type Sleeper interface {
+	Until(at unit.Instant) bool // false: it is closed
+	Close()                     // from any goroutine, again and again
+}
+
 // A Config says which line to follow.
 type Config struct {
 	Clock   *netio.Clock
 	Targets []delay.Target // the reflectors, in the gauge's order
 	Params  follow.Params  // without Reflectors; times between probes that are 0 are those of the budget
 	Open    func() (Gauge, error)
-	// Alarm wakes for each round; nil: netio.NewTimerAlarm.
-	Alarm func(context.Context) netio.Alarm
+	Sleeper Sleeper // wakes for each round; Run closes it
 	// Unseen says that the system does not tell what waits in the shapers. Then a
 	// shaper that carries nearly its rate is taken to have something waiting.
 	Unseen bool
@@ -104,9 +109,6 @@ func New(c Config) (*Follower, error) {
 	if c.Ring == nil {
 		c.Ring = metrics.NewRing()
 	}
-	if c.Alarm == nil {
-		c.Alarm = netio.NewTimerAlarm
-	}
 	f := &Follower{config: c, controller: controller, feed: feed.New(controller), notes: notes, ring: c.Ring, changes: [2]map[string]uint64{{}, {}}}
 	f.look(f.config.Clock.Now())
 	return f, nil
@@ -124,24 +126,22 @@ func (f *Follower) Run(ctx context.Context) {
 			_ = f.gauge.Close()
 		}
 	}()
-	alarm := f.config.Alarm(ctx)
-	defer alarm.Close()
-	for ctx.Err() == nil {
-		if !alarm.Wait(f.round(ctx)) {
-			return
-		}
+	sleeper := f.config.Sleeper
+	defer sleeper.Close()
+	defer context.AfterFunc(ctx, sleeper.Close)()
+	for ctx.Err() == nil && sleeper.Until(f.round(ctx)) {
 	}
 }
 
-// round measures and decides once, and returns how long to wait for the next.
-func (f *Follower) round(ctx context.Context) time.Duration {
+// round measures and decides once, and returns when the next is due.
+func (f *Follower) round(ctx context.Context) unit.Instant {
 	now := f.config.Clock.Now()
 	if f.gauge == nil {
 		g, err := f.config.Open()
 		if err != nil {
 			f.tell(err)
 			f.look(now)
-			return openEvery
+			return now.Add(openEvery)
 		}
 		f.gauge = g
 	}
@@ -152,18 +152,16 @@ func (f *Follower) round(ctx context.Context) time.Duration {
 	f.notes.round(now, f.controller, f.config.Tell)
 	d, err := f.feed.Round(now, sources{f.gauge, f})
 	why := []error{err}
-	after := now
 	if d.Change[follow.Down] || d.Change[follow.Up] {
 		if err := f.config.Set(ctx, [2]unit.Rate{d.Rate[follow.Down], d.Rate[follow.Up]}); err != nil {
 			why = append(why, err)
 		} else {
 			f.changed(d)
 		}
-		after = f.config.Clock.Now()
 	}
 	f.tell(errors.Join(why...))
 	f.look(now)
-	return max(d.Next.Sub(after), time.Millisecond)
+	return max(d.Next, now.Add(time.Millisecond))
 }
 
 // sources are a gauge's, as a feed takes them.
