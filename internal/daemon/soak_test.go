@@ -134,7 +134,7 @@ func (w wader) Status() LineStatus {
 
 // follow follows a daemon's line on the brook.
 func (b *brook) follow(l Line) (Follower, error) {
-	c := steer.Config{Clock: b.clock, Unseen: l.Slow, Tell: l.Tell, Open: func() (steer.Gauge, error) { b.open(1); return b, nil }}
+	c := steer.Config{Clock: b.clock, Sleeper: netio.NewTimerSleeper(b.clock), Unseen: l.Slow, Tell: l.Tell, Open: func() (steer.Gauge, error) { b.open(1); return b, nil }}
 	for i := range 6 {
 		c.Targets = append(c.Targets, delay.Target{Addr: netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}), Operator: fmt.Sprint(i / 2), Kind: delay.Echo})
 	}

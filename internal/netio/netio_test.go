@@ -115,6 +115,18 @@ func TestSleeper(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	sleeps(t, c, s)
+}
+
+func TestTimerSleeper(t *testing.T) {
+	c := NewClock()
+	sleeps(t, c, NewTimerSleeper(c))
+}
+
+func sleeps(t *testing.T, c *Clock, s interface {
+	Until(unit.Instant) bool
+	Close()
+}) {
 	for _, d := range []time.Duration{-time.Second, 0, time.Microsecond, 5 * time.Millisecond} {
 		at := c.Now().Add(d)
 		if !s.Until(at) || c.Now().Before(at) {
@@ -130,8 +142,10 @@ func TestSleeper(t *testing.T) {
 	if <-woken {
 		t.Error("a closed sleeper slept on")
 	}
-	if s.Until(c.Now()) {
-		t.Error("a closed sleeper sleeps")
+	for range 20 {
+		if s.Until(c.Now()) {
+			t.Error("a closed sleeper sleeps")
+		}
 	}
 	s.Close()
 }

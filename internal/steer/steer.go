@@ -30,7 +30,8 @@ type Gauge interface {
 	Close() error
 }
 
-// A Sleeper wakes at instants of the clock; *netio.Sleeper is one.
+// A Sleeper wakes at instants of the clock: *netio.Sleeper, or *netio.TimerSleeper
+// in a test's own time.
 type Sleeper interface {
 	Until(at unit.Instant) bool // false: it is closed
 	Close()                     // from any goroutine, again and again

@@ -103,29 +103,11 @@ func (l *line) set(capacity float64) {
 	l.capacity = capacity
 }
 
-// A bubbleSleeper sleeps in a bubble's time, which the kernel's timers know nothing of.
-type bubbleSleeper struct {
-	clock  *netio.Clock
-	closed chan struct{}
-	once   sync.Once
-}
-
-func (s *bubbleSleeper) Until(at unit.Instant) bool {
-	select {
-	case <-s.closed:
-		return false
-	case <-time.After(at.Sub(s.clock.Now())):
-		return true
-	}
-}
-
-func (s *bubbleSleeper) Close() { s.once.Do(func() { close(s.closed) }) }
-
 func config(l *line, told *[]string) steer.Config {
 	l.clock = netio.NewClock()
 	l.at = l.clock.Now()
 	c := steer.Config{
-		Clock: l.clock, Sleeper: &bubbleSleeper{clock: l.clock, closed: make(chan struct{})}, Open: func() (steer.Gauge, error) { return l, nil },
+		Clock: l.clock, Sleeper: netio.NewTimerSleeper(l.clock), Open: func() (steer.Gauge, error) { return l, nil },
 		Set: func(_ context.Context, r [2]unit.Rate) error {
 			l.mu.Lock()
 			defer l.mu.Unlock()
