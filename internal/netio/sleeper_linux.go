@@ -14,15 +14,15 @@ import (
 // A Sleeper wakes one goroutine at exact instants. It is a timerfd in the
 // runtime's poller: epoll's own timeout, which Go's timers rest on, is whole
 // milliseconds, and a thread of its own that sleeps in a system call would cost
-// a hand-over of the scheduler's processor at every probe. Neither does the
-// scheduler know of its calls, so that its monitor sleeps on.
+// a hand-over of the scheduler's processor at every probe.
 type Sleeper struct {
 	clock *Clock
 	file  *os.File
 	raw   syscall.RawConn
-	ring  func(fd uintptr) bool // sets the timer to spec, and is done when called again; made once, so that sleeping allocates nothing
+	arm   func(fd uintptr) // sets the timer to spec; made once, so that sleeping allocates nothing
 	spec  unix.ItimerSpec
-	set   bool
+	err   error
+	buf   [8]byte
 }
 
 // NewSleeper returns a sleeper; Close frees it.
@@ -36,14 +36,7 @@ func NewSleeper(c *Clock) (*Sleeper, error) {
 		s.file.Close()
 		return nil, fmt.Errorf("create a timer: %w", err)
 	}
-	s.ring = func(fd uintptr) bool {
-		if s.set {
-			return true // reading would tell how often it rang; the next setting forgets that
-		}
-		s.set = true
-		_ = unix.TimerfdSettime(int(fd), 0, &s.spec, nil) // fails for a wrong descriptor or time only
-		return false
-	}
+	s.arm = func(fd uintptr) { s.err = unix.TimerfdSettime(int(fd), 0, &s.spec, nil) }
 	return s, nil
 }
 
@@ -51,8 +44,11 @@ func NewSleeper(c *Clock) (*Sleeper, error) {
 func (s *Sleeper) Until(at unit.Instant) bool {
 	d := max(at.Sub(s.clock.Now()), 1) // zero would disarm the timer
 	s.spec.Value = unix.NsecToTimespec(int64(d))
-	s.set = false
-	return s.raw.Read(s.ring) == nil
+	if err := s.raw.Control(s.arm); err != nil || s.err != nil {
+		return false
+	}
+	_, err := s.file.Read(s.buf[:])
+	return err == nil
 }
 
 // Close wakes the sleeper for good. It may be called from any goroutine.
