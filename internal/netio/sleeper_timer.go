@@ -7,8 +7,8 @@ import (
 	"unbloat/unit"
 )
 
-// A TimerSleeper wakes one goroutine by a timer of Go's, which is later than a
-// Sleeper on Linux, and sleeps where there is no timerfd.
+// A TimerSleeper wakes one goroutine by one of Go's timers. It is what a Sleeper is
+// where there is no timerfd, and sleeps in the time of a test that has its own.
 type TimerSleeper struct {
 	clock *Clock
 	timer *time.Timer
