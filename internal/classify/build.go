@@ -263,7 +263,7 @@ func (w way) marked(name string, mask, value uint32, conds ...Cond) Step {
 
 // byFamily makes a chain that goes on by the version of IP.
 func (w way) byFamily(name string) {
-	w.chain(name, w.then(of(name, 4), is(FamilyIs, 4)), w.then(of(name, 6), is(FamilyIs, 6)))
+	w.chain(name, w.then(of(name, 4), is(FamilyIs, 4)), w.then(of(name, 6)))
 }
 
 // lightMask are the bits of a packet's length that only packets have that are
@@ -323,7 +323,22 @@ func (w way) full() {
 	if most := max(w.l.FirstBytes, w.l.FirstUp, 1); most > w.l.first(w.d) { // the other direction still asks
 		steps = append(steps, w.then("normal", first(most)).because(Ordinary))
 	}
-	w.chain("full", append(steps, does(setMark(known)), w.then("data"))...)
+	steps = append(steps, does(setMark(known)))
+	for _, f := range families() {
+		steps = append(steps, w.segments(f)...)
+	}
+	w.chain("full", append(steps, w.then("data"))...)
+}
+
+// segments are the steps of large segments of TCP by which their connection is
+// found busy: where they are looked at one of many, each stands for lookOf of them.
+func (w way) segments(f int) []Step {
+	family, busy := is(FamilyIs, uint64(f)), Remember{w.in("busy", f), true}
+	if w.policy.EveryPacket {
+		return []Step{w.then("data", family, w.calmOfFlow(f)), does(busy, family)}
+	}
+	bytes := max(int64(w.l.CalmRate)/8/lookOf, 1)
+	return []Step{does(busy, family, Meter{w.in("looks", f), []Rate{{N: bytes, Per: time.Second, Bytes: true, Burst: max(4*bytes, 3000), Over: true}}})}
 }
 
 // firstBytes are the steps of what a connection carries first. One that is not
@@ -376,13 +391,10 @@ func (w way) meters() {
 			{N: int64(max(heavy/4, 1)), Per: time.Minute, Burst: int64(heavy), Over: true}}}))
 		w.chain(of("partner", f), does(Remember{w.shared("swarm", f), true}, Meter{w.shared("partners", f), []Rate{
 			{N: int64(l.Peers), Per: time.Minute, Burst: int64(l.Peers), Over: true}}}))
-		w.chain(of("udp", f), append(w.swarms(f),
-			w.then("normal", not(CtIsAnswered, 1)).because(Unanswered),
-			w.then(of("little", f), upTo(l.SmallPacket)),
-			w.then(of("calm", f)))...)
-		if w.little(f); !w.policy.EveryPacket {
-			w.look(f)
-		}
+		w.chain(of("udp", f), slices.Concat(w.swarms(f),
+			[]Step{w.then("normal", not(CtIsAnswered, 1)).because(Unanswered)},
+			w.looks(f),
+			[]Step{w.then(of("calm", f))})...)
 	}
 	w.byFamily("calm")
 	w.byFamily("names")
@@ -446,35 +458,38 @@ func (w way) remarks() {
 			w.chain("seen", seen, w.then("is_calm"))
 		}
 	}
+	uncalm := SetMark{And: ^w.calm}
 	w.chain("brief", append(w.keep(), w.then(AcksLane).because(BusySmall))...)
-	for _, x := range []struct {
-		name string
-		to   []Step
-	}{
-		{"crowded", slices.Concat(w.keep(), w.otherway(), []Step{w.then("data")})},
-		{"hasty", slices.Concat(
-			[]Step{w.then("brief", Test{Field: Length, Op: Less, Value: AckBelow})},
-			w.toSteady(),
-			[]Step{w.then("data")})},
-		{"swarm", []Step{w.then("bulk")}},
-	} {
-		w.chain(x.name, append([]Step{does(SetMark{And: ^w.calm}, is(ProtocolIs, UDP), mark(w.calm))}, x.to...)...)
-	}
+	w.chain("crowded", slices.Concat(
+		[]Step{does(uncalm, is(ProtocolIs, UDP), mark(w.calm))},
+		w.keep(),
+		w.otherway(),
+		[]Step{w.then("data")})...)
+	// A busy connection's small segments must not overtake its large ones: TCP takes
+	// those for lost, and sends less. A call by way of a relay over TLS has its sound
+	// in small ones, its pictures in large.
+	w.chain("hasty", slices.Concat(
+		[]Step{
+			w.then("data", is(ProtocolIs, TCP)),
+			does(uncalm, mark(w.calm)),
+			w.then("brief", Test{Field: Length, Op: Less, Value: AckBelow})},
+		w.toSteady())...)
+	w.chain("swarm", does(uncalm, mark(w.calm)), w.then("bulk"))
 }
 
-// little makes the chain of small packets of UDP connections that were answered.
+// looks are the steps of small packets of UDP connections that were answered.
 // Until the first look every one is metered; what is older than the rules has no
 // count, and is metered so for as long as it lasts.
-func (w way) little(f int) {
-	var steps []Step
-	if !w.policy.EveryPacket {
-		reply := uint64(0)
-		if w.d == Down {
-			reply = 1
-		}
-		steps = append(steps, w.then(of("look", f), is(CtIsReply, reply), w.count(Equal), not(CtPackets, 0)))
+func (w way) looks(f int) []Step {
+	if w.policy.EveryPacket {
+		return nil
 	}
-	w.chain(of("little", f), append(steps, w.then(of("calm", f)))...)
+	w.look(f)
+	reply := uint64(0)
+	if w.d == Down {
+		reply = 1
+	}
+	return []Step{w.then(of("look", f), upTo(w.l.SmallPacket), is(CtIsReply, reply), w.count(Equal), not(CtPackets, 0))}
 }
 
 // look makes the chain of the one of lookOf packets that is looked at.

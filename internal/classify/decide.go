@@ -101,6 +101,15 @@ const (
 	Unprotected       // nothing protects its protocol
 )
 
+// Codes returns all of them.
+func Codes() []Code {
+	var out []Code
+	for c := ByRule; c <= Unprotected; c++ {
+		out = append(out, c)
+	}
+	return out
+}
+
 // Name returns the code's name, as in "calm_tcp".
 func (c Code) Name() string {
 	names := [...]string{ByRule: "by_rule", ByDSCP: "by_dscp", Names: "names", ManyNames: "many_names", Swarm: "swarm", Unanswered: "unanswered",

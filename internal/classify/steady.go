@@ -142,13 +142,9 @@ func steadyRate(r unit.Rate) Rate {
 // toSteady are the steps that lead busy datagrams on.
 func (w way) toSteady() []Step {
 	if !w.hasSteady(w.d) {
-		return nil
+		return []Step{w.then("data")}
 	}
-	var out []Step
-	for _, f := range families() {
-		out = append(out, w.then(of("steady", f), is(ProtocolIs, UDP), is(FamilyIs, uint64(f))))
-	}
-	return out
+	return []Step{w.then("steady4", is(FamilyIs, 4)), w.then("steady6")}
 }
 
 // keep are the steps by which steady flows keep their class where no others are
@@ -201,7 +197,7 @@ func (w way) steady(f int) {
 	w.chain(of("is_calm", f),
 		w.then("interactive", is(ProtocolIs, TCP)).because(CalmTCP),
 		w.then(of("mixed", f), upTo(w.l.SmallPacket)),
-		does(SetMark{And: ^w.calm}, is(ProtocolIs, UDP), mark(w.calm)),
+		does(SetMark{And: ^w.calm}, mark(w.calm)),
 		w.then("interactive").does(Remember{w.in("mixed", f), true}).because(CalmLarge))
 	w.chain(of("mixed", f),
 		w.then("interactive", Member{w.in("mixed", f)}).because(Mixed),

@@ -285,7 +285,7 @@ type FlowWay struct {
 
 // A ClassWhy is a reason of a class.
 type ClassWhy struct {
-	Code string `json:"code"`           // see ClassCodes
+	Code string `json:"code"`           // as classify.Code names it
 	Rule string `json:"rule,omitempty"` // by_rule: the rule's name, or its number from 1
 }
 
@@ -540,9 +540,3 @@ const (
 	EntryIdle  EntryKind = "idle"
 	EntryRates EntryKind = "rates"
 )
-
-// ClassCodes are the codes of a ClassWhy.
-func ClassCodes() []string {
-	return []string{"by_rule", "by_dscp", "names", "many_names", "swarm", "unanswered", "acknowledges", "first_bytes", "crowd", "busy",
-		"busy_small", "calm_tcp", "calm_small", "calm_large", "was_bulk", "long", "ordinary", "unprotected"}
-}

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"unbloat/internal/classify"
 )
 
 // Whatever the doctor of any platform may find has German words on the page.
@@ -74,6 +76,32 @@ func TestGermanFindings(t *testing.T) {
 	for _, code := range known {
 		if !found[code] {
 			t.Errorf("nothing finds %s any more; remove its words", code)
+		}
+	}
+}
+
+// Every reason of a class has words on the page, in both languages, and no words
+// are left of one that is gone.
+func TestReasonsOfClasses(t *testing.T) {
+	for _, name := range []string{"en.ts", "de.ts"} {
+		text, err := os.ReadFile(filepath.Join("src", "words", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, words, _ := strings.Cut(string(text), "whyClass: {")
+		words, _, _ = strings.Cut(words, "\n  }")
+		var known []string
+		for _, m := range regexp.MustCompile(`(?m)^    ([a-z_]+): "`).FindAllStringSubmatch(words, -1) {
+			known = append(known, m[1])
+		}
+		var codes []string
+		for _, c := range classify.Codes() {
+			codes = append(codes, c.Name())
+		}
+		slices.Sort(known)
+		slices.Sort(codes)
+		if !slices.Equal(known, codes) {
+			t.Errorf("%s has words for %q; the reasons are %q", name, known, codes)
 		}
 	}
 }

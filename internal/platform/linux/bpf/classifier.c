@@ -683,6 +683,8 @@ full:
 	if (bytes && bytes <= limits.most_first && s->first < limits.most_first)
 		IS(NORMAL, ORDINARY);
 	mark |= KNOWN;
+	if (f && !is_calm(f, p.length, now))
+		f->busy = now + limits.busy_for;
 	goto data;
 
 light:
@@ -730,6 +732,8 @@ udp:
 	if (!answered)
 		IS(NORMAL, UNANSWERED);
 calm:
+	if (protocol == TCP && f && f->busy > now) // it must not overtake its connection's large segments
+		goto data;
 	m = MACHINE();
 	if (f && f->busy > now)
 		goto busy;
@@ -758,12 +762,14 @@ calm:
 	if (f)
 		f->busy = now + limits.busy_for;
 busy:
+	if (protocol == TCP)
+		goto data;
 	if (p.length < ACK_BELOW) {
 		if (f && f->steady > now)
 			goto judged;
 		IS(ACKS, BUSY_SMALL);
 	}
-	if (protocol != UDP || !s->steady.cost)
+	if (!s->steady.cost)
 		goto data;
 	if (f && (f->lost > now || f->greedy > now)) {
 		code = TOOK_MORE;

@@ -192,7 +192,7 @@ func TestProgramDecidesAsTableInLab(t *testing.T) {
 		}
 	}
 	t.Logf("what decided: %v", met)
-	for code := classify.ByRule; code <= classify.Unprotected; code++ {
+	for _, code := range classify.Codes() {
 		if met[fmt.Sprint(code)] == 0 {
 			t.Errorf("the walks never met reason %d", code)
 		}
