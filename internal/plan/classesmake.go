@@ -135,24 +135,19 @@ func (m *maker) classes() error {
 	return nil
 }
 
-// classifier decides what applies the rules, and says why if somebody asked. The
-// BPF program knows what nftables' rules know, but not traffic by its name: that
+// classifier decides what applies the rules, and says why where there is a choice.
+// The BPF program knows what nftables' rules know, but not traffic by its name: that
 // nftables marks for it.
 func (m *maker) classifier(c *Classes) {
+	why := m.withoutBPF(c)
 	if m.preferences.Classes.Classifier != ByBPF {
+		if why.IsZero() {
+			m.because("classes.classifier", word(string(ByNFT)), say(reason.NFTClassifies))
+		}
 		return
 	}
-	up, down := m.plan.Up, m.plan.Down
-	var why reason.Reason
-	switch {
-	case !m.lang.BPF:
+	if why.IsZero() && m.lang.BPFOmitted {
 		why = say(reason.BPFNotThere, "platform", m.lang.Platform)
-	case m.aqm != CAKE:
-		why = say(reason.BPFNeedsCAKE)
-	case up == nil || down == nil || down.IngressOf == "" || c.Up == nil || c.Down == nil:
-		why = say(reason.BPFNeedsBoth)
-	case m.facts.LAN == "":
-		why = say(reason.BPFNeedsLAN)
 	}
 	if !why.IsZero() {
 		m.because("classes.classifier", word(string(ByNFT)), why)
@@ -165,6 +160,22 @@ func (m *maker) classifier(c *Classes) {
 		code = reason.BPFBesideNFT
 	}
 	m.because("classes.classifier", word(string(ByBPF)), say(code, "lan", c.LAN))
+}
+
+// withoutBPF says why a BPF program can't apply the rules of such a plan; zero: it can.
+func (m *maker) withoutBPF(c *Classes) reason.Reason {
+	up, down := m.plan.Up, m.plan.Down
+	switch {
+	case !m.lang.BPF:
+		return say(reason.BPFNotThere, "platform", m.lang.Platform)
+	case m.aqm != CAKE:
+		return say(reason.BPFNeedsCAKE)
+	case up == nil || down == nil || down.IngressOf == "" || c.Up == nil || c.Down == nil:
+		return say(reason.BPFNeedsBoth)
+	case m.facts.LAN == "":
+		return say(reason.BPFNeedsLAN)
+	}
+	return reason.Reason{}
 }
 
 // behaviour derives the meters from the line, not from the shaper's rate, so that

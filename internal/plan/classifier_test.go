@@ -11,7 +11,7 @@ import (
 )
 
 // Whoever asks for the BPF program gets it where it can be, and nftables with the
-// reason where it cannot. Nobody gets it unasked.
+// reason where it cannot. Nobody gets it unasked, but a plan says of the choice.
 func TestClassifier(t *testing.T) {
 	rule := plan.Rule{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}}
 	for _, x := range []struct {
@@ -35,6 +35,8 @@ func TestClassifier(t *testing.T) {
 		line := plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}
 		if p, err := plan.Make(line, facts, x.ask); err != nil || p.Classes.ByBPF() {
 			t.Errorf("%s: unasked: %v, %+v", x.name, err, p.Classes)
+		} else if said, ok := p.Why("classes.classifier"); ok != (x.why == "") || ok && said.Why.Code != reason.NFTClassifies {
+			t.Errorf("%s: unasked: explained as\n%s", x.name, p.Explain())
 		}
 		x.ask.Classes.Classifier = plan.ByBPF
 		p, err := plan.Make(line, facts, x.ask)

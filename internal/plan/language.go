@@ -39,6 +39,7 @@ type Language struct {
 	FlowTable      bool          // established connections can take a short way through the kernel that shapers still see
 	Classes        bool          // flows can be classified by their behaviour
 	BPF            bool          // a BPF program on CAKE can classify them
+	BPFOmitted     bool          // but this build has none
 	Weights        bool          // a class is a weight: it has no limit, and a single queue for its flows
 	ClassesAsked   AQM           // this AQM has classes by explicit rules only, and only on request
 	ClassesRead    bool          // they can go by behaviour too, if a daemon reads what the flows carry; only on request

@@ -119,6 +119,7 @@ func englishPlan() map[Code]string {
 		ClassesOneQueue:        "one queue takes all",
 		ClassesNoRules:         "nothing there tells flows apart",
 		ClassesUnable:          "{why:s}",
+		NFTClassifies:          "nftables' rules decide, which every kernel since 5.11 has; `--classifier bpf` does the same with a third less work for each packet",
 		BPFClassifies:          "a BPF program on CAKE keeps connections itself and decides for each packet; it numbers the machines where they enter {lan:s}",
 		BPFLeftOut:             "classes: no BPF program applies the rules, but nftables: {causes}",
 		BPFNotThere:            "this build of unbloat has no BPF program for {platform:s}",

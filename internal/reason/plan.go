@@ -177,6 +177,7 @@ const (
 
 // What applies the rules of the classes, and why not a BPF program.
 const (
+	NFTClassifies Code = "nft_classifies"
 	BPFClassifies Code = "bpf_classifies"
 	BPFLeftOut    Code = "bpf_left_out"
 	BPFNotThere   Code = "bpf_not_there"

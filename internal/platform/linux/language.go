@@ -12,6 +12,6 @@ const Name = "linux"
 // Language returns what a Linux router with tc(8) and nft(8) supports.
 func Language() *plan.Language {
 	l := tc.Language(Name)
-	l.PacketRules, l.BPF = true, bpf.Built
+	l.PacketRules, l.BPF, l.BPFOmitted = true, true, !bpf.Built
 	return l
 }
