@@ -187,6 +187,24 @@ func (m *maker) patientTins(d Direction, s *Shaper, alone time.Duration) bool {
 	return true
 }
 
+// pictures returns a target for CAKE that lets a video call's pictures pass whole; 0
+// if the usual one does. The home sends a picture at once. Beside uploads it then
+// leaves at the pace of its class, and what waits for longer than the target counts
+// against the call, one picture after the other, until each loses packets. Below
+// that CAKE concedes four full packets to a flow. What arrives comes at the line's
+// pace, and does not wait.
+func (m *maker) pictures(d Direction, s *Shaper) time.Duration {
+	if flow, _ := steady(s.Rate); d != DirectionUp || !m.divides(d) || flow == 0 || m.preferences.Interval != 0 {
+		return 0
+	}
+	pace := firstOf(s.Rate, tinOf(Interactive))
+	target := min(pace.Time(picture), mostPicture)
+	if target <= usualTarget || target <= pace.Time(4*s.WireSize(fullIP)) {
+		return 0
+	}
+	return target.Truncate(time.Millisecond / 2)
+}
+
 // later records a reason that is given with the direction's classes.
 func (m *maker) later(d Direction, name string, value, why reason.Reason) {
 	m.patient[d] = append(m.patient[d], Reason{Field: field(d, name), Value: value, Why: why})

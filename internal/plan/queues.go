@@ -68,6 +68,10 @@ func (m *maker) cakeInterval(d Direction, s *Shaper) {
 	default:
 		why = say(reason.IntervalOfCake)
 	}
+	if target := m.pictures(d, s); target > 0 && target*cakeTargets > interval {
+		interval = target * cakeTargets
+		why = say(reason.IntervalOfPictures, "target_ms", target)
+	}
 	if m.patientTins(d, s, interval) {
 		return
 	}

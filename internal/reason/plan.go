@@ -100,20 +100,21 @@ const (
 
 // Why: CAKE's keywords.
 const (
-	TinsNoRules     Code = "tins_no_rules"
-	TinsAlike       Code = "tins_alike"
-	TinsSmallFirst  Code = "tins_small_first"
-	TinsOfClasses   Code = "tins_of_classes"
-	IsolationOfHome Code = "isolation_of_home"
-	IngressCharged  Code = "ingress_charged"
-	NATLookup       Code = "nat_lookup"
-	IntervalOfLine  Code = "interval_of_line"
-	IntervalOfRTT   Code = "interval_of_rtt"
-	IntervalOfCake  Code = "interval_of_cake"
-	IntervalBusy    Code = "interval_busy"
-	IntervalOfMany  Code = "interval_of_many"
-	AcksThinned     Code = "acks_thinned"
-	AcksLeft        Code = "acks_left"
+	TinsNoRules        Code = "tins_no_rules"
+	TinsAlike          Code = "tins_alike"
+	TinsSmallFirst     Code = "tins_small_first"
+	TinsOfClasses      Code = "tins_of_classes"
+	IsolationOfHome    Code = "isolation_of_home"
+	IngressCharged     Code = "ingress_charged"
+	NATLookup          Code = "nat_lookup"
+	IntervalOfLine     Code = "interval_of_line"
+	IntervalOfRTT      Code = "interval_of_rtt"
+	IntervalOfPictures Code = "interval_of_pictures"
+	IntervalOfCake     Code = "interval_of_cake"
+	IntervalBusy       Code = "interval_busy"
+	IntervalOfMany     Code = "interval_of_many"
+	AcksThinned        Code = "acks_thinned"
+	AcksLeft           Code = "acks_left"
 )
 
 // Why: fq_codel's numbers.
