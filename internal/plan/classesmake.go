@@ -35,10 +35,8 @@ const (
 	cakeTargets    = 20 // CAKE's interval, in targets
 	mostPatient    = 60 * time.Millisecond
 	mostFlows      = 1 << 18
-	// A picture of a call of 3 Mbit/s, 30 a second, and the most that CAKE's target is
-	// raised for it.
-	picture     = 12_500 * unit.Byte
-	mostPicture = 10 * time.Millisecond
+	picture        = 12_500 * unit.Byte     // of a video call of 3 Mbit/s, 30 a second
+	mostPictures   = 200 * time.Millisecond // CAKE's interval for them
 )
 
 // A division says whether the plan has classes, and why not.

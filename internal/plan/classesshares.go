@@ -187,22 +187,22 @@ func (m *maker) patientTins(d Direction, s *Shaper, alone time.Duration) bool {
 	return true
 }
 
-// pictures returns a target for CAKE that lets a video call's pictures pass whole; 0
-// if the usual one does. The home sends a picture at once. Beside uploads it then
-// leaves at the pace of its class, and what waits for longer than the target counts
-// against the call, one picture after the other, until each loses packets. Below
-// that CAKE concedes four full packets to a flow. What arrives comes at the line's
-// pace, and does not wait.
+// pictures returns an interval for CAKE that lets a video call's pictures pass whole;
+// 0 if the usual one does. The home sends a picture at once. Beside uploads it then
+// leaves at the pace of its class, and what waits for longer than the target, a
+// twentieth of the interval, counts against the call, one picture after the other,
+// until each loses packets. A key frame, which is six of them, waits for longer than
+// the usual interval on a slow line, and lost some each time. What arrives comes at
+// the line's pace, and does not wait.
 func (m *maker) pictures(d Direction, s *Shaper) time.Duration {
-	if flow, _ := steady(s.Rate); d != DirectionUp || !m.divides(d) || flow == 0 || m.preferences.Interval != 0 {
+	if flow, _ := steady(s.Rate); d != DirectionUp || !m.divides(d) || flow == 0 {
 		return 0
 	}
-	pace := firstOf(s.Rate, tinOf(Interactive))
-	target := min(pace.Time(picture), mostPicture)
-	if target <= usualTarget || target <= pace.Time(4*s.WireSize(fullIP)) {
+	interval := min(firstOf(s.Rate, tinOf(Interactive)).Time(picture)*cakeTargets, mostPictures)
+	if interval <= usualInterval {
 		return 0
 	}
-	return target.Truncate(time.Millisecond / 2)
+	return interval.Truncate(10 * time.Millisecond)
 }
 
 // later records a reason that is given with the direction's classes.

@@ -68,9 +68,8 @@ func (m *maker) cakeInterval(d Direction, s *Shaper) {
 	default:
 		why = say(reason.IntervalOfCake)
 	}
-	if target := m.pictures(d, s); target > 0 && target*cakeTargets > interval {
-		interval = target * cakeTargets
-		why = say(reason.IntervalOfPictures, "target_ms", target)
+	if i := m.pictures(d, s); i > interval && m.preferences.Interval == 0 {
+		interval, why = i, say(reason.IntervalOfPictures)
 	}
 	if m.patientTins(d, s, interval) {
 		return

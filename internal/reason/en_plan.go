@@ -82,7 +82,7 @@ func englishPlan() map[Code]string {
 		IngressCharged:         "a packet that is dropped here has crossed the line already, so it is charged",
 		NATLookup:              "the WAN sees every machine of the home under one address; conntrack knows which is which",
 		IntervalOfLine:         "its target is a twentieth, {target_ms:ms4}: what keeps a single download of this line's {rtt_ms:ms4} busy after a drop, where the line has no queue of its own to do it",
-		IntervalOfPictures:     "a picture of a video call leaves the home at once and the line in {target_ms:ms}: CAKE's target, a twentieth of this, lets it pass whole",
+		IntervalOfPictures:     "a picture of a video call is sent at once and takes longer at this rate: with CAKE's 100 ms each would lose packets beside uploads",
 		IntervalOfRTT:          "the line's idle round trip; CAKE's default of 100 ms would drop before senders can react",
 		IntervalOfCake:         "CAKE's 100 ms fits servers near and far; its target scales with the rate by itself",
 		IntervalBusy:           "CAKE's 100 ms: {flows:d} connections never slow down all at once, so the line stays busy without a single one's patience, which would keep their bursts in front of it",
