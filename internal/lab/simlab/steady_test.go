@@ -2,6 +2,7 @@ package simlab
 
 import (
 	"testing"
+	"time"
 
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/scenario"
@@ -47,5 +48,34 @@ func TestAbuserOfSteadyFlows(t *testing.T) {
 		case l.Kind == scenario.Upload && l.GoodputBps < 1.25e6: // a third of what the call leaves is 1.4 Mbit/s
 			t.Errorf("the uploads have %.0f bit/s", l.GoodputBps)
 		}
+	}
+}
+
+// Pictures that a home sends at once leave whole beside forty peers' uploads. With
+// CAKE's usual interval each of a call on the peers' machine loses a packet.
+func TestPicturesLeaveWhole(t *testing.T) {
+	lost := func(interval time.Duration) (most float64) {
+		s := seed(t, "call-webrtc-peers")
+		for i := range s.Cases {
+			if f := s.Cases[i].Router.Fix; f != nil {
+				f.Interval = interval
+			}
+		}
+		r, err := Run(t.Context(), s, Options{Cases: []string{"plan"}, Seed: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range r.Cases[0].Loads {
+			if l.Call != nil {
+				most = max(most, l.Call.Up.PacketLoss)
+			}
+		}
+		return most
+	}
+	if got := lost(0); got > 0.002 {
+		t.Errorf("as planned a call loses %.4f", got)
+	}
+	if got := lost(100 * time.Millisecond); got < 0.005 {
+		t.Errorf("with CAKE's usual interval a call loses %.4f: it is no test of the plan's", got)
 	}
 }

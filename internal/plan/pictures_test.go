@@ -1,0 +1,39 @@
+package plan_test
+
+import (
+	"testing"
+	"time"
+
+	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
+	"unbloat/unit"
+)
+
+// CAKE's interval for an upload lets a call's pictures pass, where there are classes
+// by which calls go first; a faster line needs no other than the usual one.
+func TestPictures(t *testing.T) {
+	for _, x := range []struct {
+		up   unit.Rate
+		ask  plan.Preferences
+		want time.Duration // 0: CAKE's own
+	}{
+		{5 * unit.MbitPerSecond, plan.Preferences{}, 200 * time.Millisecond},
+		{25 * unit.MbitPerSecond, plan.Preferences{}, 160 * time.Millisecond},
+		{50 * unit.MbitPerSecond, plan.Preferences{}, 0},
+		{400 * unit.KbitPerSecond, plan.Preferences{}, 0}, // no flow is steady
+		{5 * unit.MbitPerSecond, plan.Preferences{Classes: plan.ClassPreferences{Use: plan.ClassesOff}}, 0},
+		{5 * unit.MbitPerSecond, plan.Preferences{Interval: 80 * time.Millisecond}, 80 * time.Millisecond},
+	} {
+		facts, err := all.Assume("linux", "wan0", "lan0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := plan.Make(plan.Line{Down: 10 * x.up, Up: x.up}, facts, x.ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Up.Interval != x.want {
+			t.Errorf("%v up, %+v: interval %v, want %v", x.up, x.ask, p.Up.Interval, x.want)
+		}
+	}
+}
