@@ -81,7 +81,8 @@ func TestWatchdogOfAnAPI(t *testing.T) {
 	start := a.text()
 	for _, over := range []string{"nothing", "an earlier plan"} {
 		was := a.text()
-		tr, err := e.Begin(t.Context(), make(5*unit.MbitPerSecond), apply.Options{Confirm: time.Minute, Hold: true})
+		// Longer than all of this takes: the watchdog undoes since the way is lost.
+		tr, err := e.Begin(t.Context(), make(5*unit.MbitPerSecond), apply.Options{Confirm: 10 * time.Minute, Hold: true})
 		if err != nil {
 			t.Fatal(err)
 		}
