@@ -144,7 +144,7 @@ func (a *agent) fix(ctx context.Context, f *scenario.Fix) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := plan.Make(plan.Line{RTT: l.RTT}, facts, wanted)
+	p, err := plan.Make(plan.Line{RTT: l.RTT, Varies: len(l.Vary) > 0}, facts, wanted)
 	if err != nil {
 		return nil, err
 	}

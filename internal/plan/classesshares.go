@@ -193,9 +193,10 @@ func (m *maker) patientTins(d Direction, s *Shaper, alone time.Duration) bool {
 // twentieth of the interval, counts against the call, one picture after the other,
 // until each loses packets. A key frame, which is six of them, waits for longer than
 // the usual interval on a slow line, and lost some each time. What arrives comes at
-// the line's pace, and does not wait.
+// the line's pace, and does not wait. Where the rates vary the usual interval stays:
+// the sooner senders give way, the less waits when they fall.
 func (m *maker) pictures(d Direction, s *Shaper) time.Duration {
-	if flow, _ := steady(s.Rate); d != DirectionUp || !m.divides(d) || flow == 0 {
+	if flow, _ := steady(s.Rate); d != DirectionUp || !m.divides(d) || flow == 0 || m.line.Varies {
 		return 0
 	}
 	interval := min(firstOf(s.Rate, tinOf(Interactive)).Time(picture)*cakeTargets, mostPictures)

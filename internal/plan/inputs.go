@@ -19,6 +19,7 @@ type Line struct {
 	LinkLayer LinkLayer     `json:"link_layer,omitempty"` // "": Ethernet
 	Overhead  int           `json:"overhead,omitempty"`   // as Shaper.Overhead; 0: the usual value of the link layer
 	MPU       int           `json:"mpu,omitempty"`        // 0: the usual value of the link layer
+	Varies    bool          `json:"varies,omitempty"`     // its rates change, and the shapers' follow them
 }
 
 // Capabilities describe the router: what it can do, and what it lacks.

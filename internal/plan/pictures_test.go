@@ -14,21 +14,23 @@ import (
 func TestPictures(t *testing.T) {
 	for _, x := range []struct {
 		up   unit.Rate
+		vary bool
 		ask  plan.Preferences
 		want time.Duration // 0: CAKE's own
 	}{
-		{5 * unit.MbitPerSecond, plan.Preferences{}, 200 * time.Millisecond},
-		{25 * unit.MbitPerSecond, plan.Preferences{}, 160 * time.Millisecond},
-		{50 * unit.MbitPerSecond, plan.Preferences{}, 0},
-		{400 * unit.KbitPerSecond, plan.Preferences{}, 0}, // no flow is steady
-		{5 * unit.MbitPerSecond, plan.Preferences{Classes: plan.ClassPreferences{Use: plan.ClassesOff}}, 0},
-		{5 * unit.MbitPerSecond, plan.Preferences{Interval: 80 * time.Millisecond}, 80 * time.Millisecond},
+		{5 * unit.MbitPerSecond, false, plan.Preferences{}, 200 * time.Millisecond},
+		{5 * unit.MbitPerSecond, true, plan.Preferences{}, 0},
+		{25 * unit.MbitPerSecond, false, plan.Preferences{}, 160 * time.Millisecond},
+		{50 * unit.MbitPerSecond, false, plan.Preferences{}, 0},
+		{400 * unit.KbitPerSecond, false, plan.Preferences{}, 0}, // no flow is steady
+		{5 * unit.MbitPerSecond, false, plan.Preferences{Classes: plan.ClassPreferences{Use: plan.ClassesOff}}, 0},
+		{5 * unit.MbitPerSecond, false, plan.Preferences{Interval: 80 * time.Millisecond}, 80 * time.Millisecond},
 	} {
 		facts, err := all.Assume("linux", "wan0", "lan0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := plan.Make(plan.Line{Down: 10 * x.up, Up: x.up}, facts, x.ask)
+		p, err := plan.Make(plan.Line{Down: 10 * x.up, Up: x.up, Varies: x.vary}, facts, x.ask)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -128,7 +128,7 @@ func (w WAN) Says() string {
 
 // PlanLine returns the line as plan.Make takes it.
 func (w WAN) PlanLine() plan.Line {
-	return plan.Line{Down: w.Down, Up: w.Up, LinkLayer: w.LinkLayer, Overhead: w.Overhead}
+	return plan.Line{Down: w.Down, Up: w.Up, LinkLayer: w.LinkLayer, Overhead: w.Overhead, Varies: w.Follow}
 }
 
 // Preferences returns the preferences as plan.Make takes them. The classes of a
