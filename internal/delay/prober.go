@@ -14,7 +14,8 @@ import (
 //
 // A target of kind Echo is first asked for ICMP timestamps (RFC 792), which tell
 // both ways apart, and for echoes in turn. Where only echoes are answered, as over
-// IPv6 and behind many firewalls, nothing else is asked for from then on.
+// IPv6 and behind many firewalls, nothing else is asked for from then on, for some
+// minutes: on a line that was out for a while it may only have looked so.
 //
 // A Prober is for one goroutine; an answer allocates nothing.
 type Prober struct {
@@ -41,10 +42,10 @@ type target struct {
 	Target
 	token    uint64 // of a Native stream; 0: none is open
 	stamps   stampState
-	tries    int  // requests for stamps that were not answered
-	echoes   int  // echoes that were, meanwhile
-	turn     bool // the next question is an echo, while it is not known whether stamps are answered
-	lost     int  // probes in a row without an answer
+	tries    int          // requests for stamps that were not answered, though later echoes were
+	refused  unit.Instant // when that was found out
+	turn     bool         // the next question is an echo, while it is not known whether stamps are answered
+	lost     int          // probes in a row without an answer
 	up, down Envelope
 	upAt     time.Duration // last apparent time, to see a day's end
 	downAt   time.Duration
@@ -71,9 +72,11 @@ const (
 	outstanding = 256 // a power of two
 	// answerTime is how long an answer may take.
 	answerTime = 10 * time.Second
-	// stampTries is how many requests for stamps go unanswered, while echoes are
-	// answered, before echoes take their place.
-	stampTries = 2
+	// stampTries is how many requests for stamps go unanswered, while echoes that were
+	// sent after them are answered, before echoes take their place; stampsAgain is for
+	// how long.
+	stampTries  = 2
+	stampsAgain = 5 * time.Minute
 	// stampsLost is how many answers in a row have to be missing before stamps,
 	// which were answered, are taken to be blocked now.
 	stampsLost = 8
@@ -137,7 +140,7 @@ func (p *Prober) Reset() {
 		t := &p.targets[i]
 		t.up.Reset()
 		t.down.Reset()
-		t.began, t.tries, t.echoes, t.lost = false, 0, 0, 0
+		t.began, t.tries, t.lost = false, 0, 0
 		if t.stamps == stampsRefused && t.Addr.Is4() {
 			t.stamps = stampsUnknown
 		}
@@ -163,7 +166,7 @@ func (p *Prober) Ask(now unit.Instant, i int) (out Probe, ok bool) {
 		out.Native = true
 		out.Data = p.buf[:probe.MinSize]
 		probe.PutHeader(out.Data, probe.Header{Kind: probe.KindEcho, Seq: uint32(p.seq), Token: t.token})
-	case t.Kind == Echo && t.asksStamp():
+	case t.Kind == Echo && t.asksStamp(now):
 		w.kind = Stamp
 		out.Data = p.message(icmpStamp, stampSize)
 		binary.BigEndian.PutUint32(out.Data[icmpHeader:], uint32(ofDay(now)/time.Millisecond))
@@ -190,7 +193,10 @@ func (p *Prober) Ask(now unit.Instant, i int) (out Probe, ok bool) {
 }
 
 // asksStamp says whether the next question is for stamps.
-func (t *target) asksStamp() bool {
+func (t *target) asksStamp(now unit.Instant) bool {
+	if t.stamps == stampsRefused && t.Addr.Is4() && now.Sub(t.refused) >= stampsAgain {
+		t.stamps, t.tries = stampsUnknown, 0
+	}
 	if t.stamps == stampsUnknown {
 		t.turn = !t.turn
 		return t.turn
@@ -198,10 +204,22 @@ func (t *target) asksStamp() bool {
 	return t.stamps == stampsAnswered
 }
 
-// judge decides that stamps are refused, when enough is known.
-func (t *target) judge() {
-	if t.stamps == stampsUnknown && t.tries >= stampTries && t.echoes > 0 {
-		t.stamps = stampsRefused
+// overtaken gives up the requests for stamps that are older than an echo which was
+// answered now, and decides that stamps are refused when enough were. That a line loses
+// or delays them alike says nothing.
+func (p *Prober) overtaken(now unit.Instant, echo *pending) {
+	t := &p.targets[echo.target]
+	if t.stamps != stampsUnknown {
+		return
+	}
+	for i := range p.wait {
+		if w := &p.wait[i]; w.sent != 0 && w.kind == Stamp && w.target == echo.target && w.sent < echo.sent {
+			t.tries++
+			p.free(w)
+		}
+	}
+	if t.tries >= stampTries {
+		t.stamps, t.refused = stampsRefused, now
 	}
 }
 
@@ -212,32 +230,19 @@ func (p *Prober) lose(w *pending) {
 	}
 	t := &p.targets[w.target]
 	t.lost++
-	if w.kind == Stamp {
-		if t.stamps == stampsAnswered && t.lost >= stampsLost {
-			t.stamps, t.tries, t.echoes = stampsUnknown, 0, 0
-		}
-		t.tries++
-		t.judge()
+	if w.kind == Stamp && t.stamps == stampsAnswered && t.lost >= stampsLost {
+		t.stamps, t.tries = stampsUnknown, 0
 	}
 	p.free(w)
 }
 
-// Expire gives up the probes whose answers are overdue: stamps that nobody has
-// answered yet after a second, others after ten. It is to be called now and then.
+// Expire gives up the probes whose answers are overdue. It is to be called now and then.
 func (p *Prober) Expire(now unit.Instant) {
 	if p.waiting == 0 {
 		return
 	}
 	for i := range p.wait {
-		w := &p.wait[i]
-		if w.sent == 0 {
-			continue
-		}
-		most := answerTime
-		if w.kind == Stamp && p.targets[w.target].stamps == stampsUnknown {
-			most = time.Second
-		}
-		if now.Sub(w.sent) > most {
+		if w := &p.wait[i]; w.sent != 0 && now.Sub(w.sent) > answerTime {
 			p.lose(w)
 		}
 	}
@@ -329,19 +334,18 @@ func (p *Prober) ICMP(at unit.Instant, from netip.Addr, b []byte) (s Sample, ok 
 			return Sample{}, false
 		}
 		if !t.stamped(&s, w.sent, binary.BigEndian.Uint32(b[icmpHeader+4:]), binary.BigEndian.Uint32(b[icmpHeader+8:])) {
-			t.stamps = stampsRefused
+			t.stamps, t.refused = stampsRefused, at
 			s.Kind = Echo
 		}
 	case !quoted && (b[0] != icmpEchoReply && b[0] != icmp6EchoReply || len(b) < echoSize ||
 		binary.BigEndian.Uint32(b[icmpHeader:]) != p.nonce || binary.BigEndian.Uint32(b[icmpHeader+4:]) != uint32(seq)):
 		return Sample{}, false
 	}
+	if w.kind == Echo {
+		p.overtaken(at, w)
+	}
 	p.free(w)
 	t.lost = 0
-	if s.Kind == Echo {
-		t.echoes++
-		t.judge()
-	}
 	p.bytes += frame(ipHeader(six) + size)
 	return s, true
 }

@@ -237,6 +237,58 @@ func TestStampsBlockedLater(t *testing.T) {
 	}
 }
 
+// Stamps are refused where later echoes are answered and they are not. An outage, in
+// which both come late or not at all, says nothing; and what is refused is asked for
+// again after some minutes.
+func TestStampsAfterOutage(t *testing.T) {
+	r := &reflector{addr: netip.MustParseAddr("192.0.2.1"), stamps: true}
+	p := NewProber([]Target{{r.addr, "a", Echo}}, 1, 2)
+	now := unit.Instant(1.8e18)
+	// ask asks twice a second, for so long; answers take rtt, 0: none comes.
+	ask := func(long, rtt time.Duration) (ways, trips int) {
+		type answer struct {
+			at unit.Instant
+			b  []byte
+		}
+		var way []answer
+		for until := now.Add(long); now < until; now = now.Add(time.Second / 2) {
+			for len(way) > 0 && way[0].at <= now {
+				if s, ok := p.ICMP(way[0].at, r.addr, way[0].b); ok && s.Kind == Stamp {
+					ways++
+				} else if ok {
+					trips++
+				}
+				way = way[1:]
+			}
+			p.Expire(now)
+			if q, ok := p.Ask(now, 0); ok && rtt > 0 {
+				if _, b := r.answer(q, now.Add(rtt/2)); b != nil {
+					way = append(way, answer{now.Add(rtt), b})
+				}
+			}
+		}
+		return ways, trips
+	}
+	if ways, _ := ask(20*time.Second, 40*ms); ways < 20 {
+		t.Fatalf("%d ways in 20 s", ways)
+	}
+	ask(30*time.Second, 0)
+	ask(20*time.Second, 5*time.Second)
+	if ways, trips := ask(20*time.Second, 40*ms); ways < 20 {
+		t.Errorf("after an outage %d ways and %d round trips in 20 s", ways, trips)
+	}
+	r.stamps = false
+	ask(time.Minute, 40*ms)
+	if _, trips := ask(20*time.Second, 40*ms); trips < 35 {
+		t.Errorf("%d round trips in 20 s where stamps are blocked", trips)
+	}
+	r.stamps = true
+	ask(5*time.Minute, 40*ms)
+	if ways, _ := ask(20*time.Second, 40*ms); ways < 35 {
+		t.Errorf("%d ways in 20 s where stamps were blocked some minutes ago", ways)
+	}
+}
+
 // A day of probes at the pace costs what it may, whichever families there are: the
 // bytes are those of Ethernet frames, of questions and answers, none lost.
 func TestBudget(t *testing.T) {

@@ -15,6 +15,7 @@ const (
 	answerWithin = time.Second // a probe without an answer by then is a miss
 	missesDead   = 3           // in a row
 	hitsAlive    = 2           // in a row, of a dead one
+	untoldMost   = 3           // round trips in a row, of a source that told the ways apart: it does no more
 	deadEvery    = 5           // in each so many rounds those are asked that tell little: dead ones, and round trips beside ways
 
 	baseWindow  = 30 * time.Second // of a least round trip, without load
@@ -46,6 +47,7 @@ type source struct {
 	baseUp    time.Duration // what one-way delays up are without a queue, with the clocks' offset
 	oneWay    bool          // baseUp is known
 	tells     bool          // it tells the ways apart
+	untold    int           // samples in a row that told round trips only
 	asked     unit.Instant  // the oldest probe without an answer; never: none
 	lastAsked unit.Instant
 	heard     unit.Instant // never: not yet
@@ -274,9 +276,12 @@ func (s *sources) hear(d Delay, busy bool) (x sample, ok bool) {
 	}
 	f.lower(d, busy)
 	x = sample{at: d.At, sent: d.At.Add(-d.RTT), operator: f.operator, source: i, rtt: d.RTT - f.base()}
-	if d.OneWay {
-		x.oneWay, f.tells = true, true
+	switch f.untold++; {
+	case d.OneWay:
+		x.oneWay, f.tells, f.untold = true, true, 0
 		x.way = f.split(d, x.rtt)
+	case f.untold >= untoldMost:
+		f.tells = false
 	}
 	if !busy && !d.Passive && f.got > baseSamples {
 		s.spread += (min(float64(x.rtt), 4*s.spread+1e6) - s.spread) / 32
