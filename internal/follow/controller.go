@@ -64,6 +64,7 @@ const (
 	// Nothing arrives.
 	outageAfter = 250 * time.Millisecond // and two round trips
 	outageShare = 0.1                    // of the rate before
+	outageAgain = 5 * time.Second        // after the last: the same outage, with a moment's break
 
 	// Nobody answers.
 	blindAfter = time.Second
@@ -168,8 +169,9 @@ type way struct {
 	episode   episode
 	low       float64 // a low quantile of the capacity; 0: not known
 	outage    bool
-	before    float64 // rate before the outage
-	proven    float64 // what the line was seen to carry since c.studied; 0: nothing
+	before    float64      // rate before the outage
+	returned  unit.Instant // the end of the last outage
+	proven    float64      // what the line was seen to carry since c.studied; 0: nothing
 	why       Why
 	whyAt     unit.Instant
 }
@@ -732,16 +734,20 @@ func (c *Controller) out(w *way, now unit.Instant) bool {
 	}
 	if silent > outageAfter+2*c.rtt && waiting && now.Sub(w.busyAt) < 2*time.Second {
 		if !w.outage {
-			w.outage, w.before = true, w.rate
+			w.outage = true
+			if w.before == 0 || w.rate > w.before || now.Sub(w.returned) > outageAgain {
+				w.before = w.rate
+			} // else it had no time to rise again
 		}
 		w.target = outageShare * w.before
 		w.say(now, Outage, w.target)
 		return true
 	}
 	if w.outage && silent < outageAfter {
-		w.outage = false
+		w.outage, w.returned = false, now
 		w.target = max(w.target, w.before/2)
 		w.say(now, Returned, w.target)
+		return true
 	}
 	return w.outage
 }

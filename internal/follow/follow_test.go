@@ -809,3 +809,40 @@ func TestNoJumpWhenAllGo(t *testing.T) {
 		}
 	})
 }
+
+// Reflectors that told the ways apart and now tell round trips only, as behind a router
+// that blocks timestamps from now on, are heard all the same.
+func TestRoundTripsAfterWays(t *testing.T) {
+	f := newFluid(t, usual())
+	f.load = [2]float64{100e6, 100e6}
+	f.run(20 * time.Second)
+	f.oneWay = false
+	f.run(20 * time.Second)
+	f.capacity = [2]float64{15e6, 3e6}
+	f.run(5 * time.Second)
+	if down, up := f.last.Rate[Down], f.last.Rate[Up]; down > 16*unit.MbitPerSecond || up > 3500*unit.KbitPerSecond {
+		t.Errorf("the rates are %v and %v on a line of 15 and 3 Mbit/s: %v, %v", down, up, f.last.Why[Down].Cause, f.last.Why[Up].Cause)
+	}
+}
+
+// After an outage the way up has half of its rate of before, even if nobody has answered
+// yet; and outages one after the other are one.
+func TestOutagesInARow(t *testing.T) {
+	f := newFluid(t, usual())
+	f.load = [2]float64{100e6, 100e6}
+	f.run(20 * time.Second)
+	before := f.last.Rate[Up]
+	f.answer = func(unit.Instant, int, *Delay) bool { return false }
+	for range 2 {
+		f.waiting, f.capacity[Down] = nil, 1
+		f.run(time.Second)
+		if f.last.Why[Up].Cause != Outage || f.last.Rate[Up] > before/5 {
+			t.Fatalf("in an outage the rate up is %v: %v", f.last.Rate[Up], f.last.Why[Up].Cause)
+		}
+		f.capacity[Down] = 50e6
+		f.run(500 * time.Millisecond)
+		if up := f.last.Rate[Up]; up < before*4/10 {
+			t.Errorf("after an outage the rate up is %v, before it was %v: %v", up, before, f.last.Why[Up].Cause)
+		}
+	}
+}
