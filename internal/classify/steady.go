@@ -14,8 +14,8 @@ import (
 // all there is. That is what tells them apart: a busy flow of datagrams goes
 // first, in class interactive, for as long as it stays below a bound. One that
 // takes more loses that: for 4 s, and for a minute if it has within the last ten.
-// What begins beside a hundred uploads may be above the bound for a moment, and
-// nothing is as bad for a call as to wait for long.
+// On a machine that speaks it is 4 s each time: a call finds its rate by taking more,
+// on a slow line again and again, and nothing is as bad for it as to wait for long.
 //
 // Only packets that have met the other rules come here: UDP, answered, in no
 // swarm, of a flow that is busy, and no smaller than AckBelow. Known heavy flows
@@ -34,7 +34,7 @@ import (
 //	lost    flow. It took too much. 4 s, which is more than steady's, so that a
 //	        flow that lost the class has to begin again: no set needs deletion,
 //	        which kernels before 6.5 do not do properly from a rule
-//	struck  flow. It lost the class within the last 10 min
+//	struck  flow. It lost the class within the last 10 min, while its machine did not speak
 //	greedy  flow. It lost it twice. 1 min
 //	steady_hosts  home address → its meter: what steady flows of a machine have together
 //
@@ -49,7 +49,8 @@ import (
 //	judged: full, and no speaker: no class
 //	  meter of the flow, then of the machine:
 //	  within             → interactive
-//	  else               struck? → greedy; remember in struck and lost: no class
+//	  else               remember in lost; speaker? no class
+//	                     struck? → greedy; remember in struck: no class
 //
 // A call has sound and reports beside its pictures: packets above AckBelow and up
 // to SmallPacket, all the time. An upload has none. So a flow that speaks has the
@@ -228,9 +229,10 @@ func (w way) steady(f int) {
 		w.then(of("bounded", f)))
 	w.chain(of("bounded", f),
 		w.then(string(Interactive), flow, machine).does(Remember{w.in("steady", f), true}, stays).because(Steady),
+		does(Remember{w.in("lost", f), true}),
+		w.then(of("rests", f), Member{w.in("speaker", f)}).because(TookMore),
 		does(Remember{w.in("greedy", f), true}, Member{w.in("struck", f)}),
 		does(Remember{w.in("struck", f), true}),
-		does(Remember{w.in("lost", f), true}),
 		w.then(of("rests", f)).because(TookMore))
 	// A connection that waits and has carried much is heavy, but not bulk for having
 	// run long. A greedy one is as any other.

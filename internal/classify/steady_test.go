@@ -129,6 +129,29 @@ func TestCallComesBack(t *testing.T) {
 	}
 }
 
+// A call that finds its rate by taking more, again and again, has its class again after
+// 5 s each time: there is no minute for what speaks.
+func TestCallTakesMoreAgain(t *testing.T) {
+	table := classify.Build(steadyPolicy())
+	m := classify.NewMemory(table, 0)
+	call := aCall(5004)
+	usual := call.gap
+	var now unit.Instant
+	for n := range 5 {
+		call.gap = usual / 3
+		uploads(table, m, now+3*second, now+2*second, call)
+		if call.first > 0 {
+			t.Errorf("time %d: %d of %d packets go first above the bound", n, call.first, call.counted)
+		}
+		call.gap, call.first, call.counted = usual, 0, 0
+		uploads(table, m, now+20*second, now+9*second, call)
+		if call.first < call.counted {
+			t.Errorf("time %d: %d of %d packets go first below the bound", n, call.first, call.counted)
+		}
+		now, call.first, call.counted = now+20*second, 0, 0
+	}
+}
+
 // Twenty flows of one machine, each just below the bound and with small packets
 // as a call has, gain nothing together.
 func TestManySteady(t *testing.T) {

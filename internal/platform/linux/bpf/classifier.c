@@ -824,10 +824,14 @@ judged:
 		f->busy = now + limits.busy_for;
 		IS(INTERACTIVE, STEADY);
 	}
+	f->lost = now + limits.lost_for;
+	if (f->keep < f->lost)
+		f->keep = f->lost;
+	if (m && m->speaker > now)
+		goto rests;
 	if (f->struck > now)
 		f->greedy = now + limits.greedy_for;
 	f->struck = now + limits.struck_for;
-	f->lost = now + limits.lost_for;
 	if (f->keep < f->struck)
 		f->keep = f->struck;
 rests:
