@@ -37,7 +37,6 @@ func TestVideoCallsInLab(t *testing.T) {
 		{"call-webrtc-quic", 0.9, 1, 4.2, 0, 0},
 		{"call-webrtc-peers", 0.9, 2.5 / 1.5, 4.2, 0, 0},
 		{"call-webrtc-abuser", 0.8, 1, 4, 0.5, 0.9},
-		{"call-webrtc-tls", 0, 1, 4, 2, 0},  // by TCP it shares with the uploads
 		{"call-webrtc-slow", 0, 1, 4, 4, 0}, // pictures have what is left: 1.1 to 3.2 s were seen, in pieces
 	} {
 		t.Run(row.scenario, func(t *testing.T) {
@@ -63,4 +62,27 @@ func TestVideoCallsInLab(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A call by TCP shares with the uploads: nothing tells it from them. How its sound fares is
+// a matter of chance, with CAKE alone as with classes (3.96 to 4.25 and 4.00 to 4.31 were
+// seen), so the mean of five draws is held: clear, and no worse than with CAKE alone.
+func TestCallByTCPInLab(t *testing.T) {
+	needLong(t)
+	const draws = 5
+	mean := map[string]float64{}
+	for seed := range uint64(draws) {
+		for name, r := range runSeed(t, seed+1, "call-webrtc-tls", "plan", "cake") {
+			call := loadOf(t, r, scenario.WebRTC).Call
+			mean[name] += call.MOS() / draws
+			if name != "plan" {
+				continue
+			}
+			atLeast(t, fmt.Sprintf("seed %d: sound, MOS", seed+1), call.MOS(), 3.8)
+			atMost(t, fmt.Sprintf("seed %d: frozen, s", seed+1), call.Up.FrozenS, 2)
+			atMost(t, fmt.Sprintf("seed %d: the longest freeze, s", seed+1), call.Up.LongestS, 1)
+		}
+	}
+	atLeast(t, "sound, MOS", mean["plan"], 4)
+	atLeast(t, "sound, MOS, beside CAKE alone", mean["plan"]-mean["cake"], -0.1)
 }

@@ -268,29 +268,19 @@ func TestFollowRecordedLinesInLab(t *testing.T) {
 }
 
 // A video call freezes for three tenths less than with cake-autorate; what an outage of
-// the line brings is left out. On two lines not even CAKE that knows the line does that.
-// In the runs that were made it was 230 and 260 s on UMTS, with cake-autorate 276 s; and
-// 3.3, 4.7 and 4.0 s on T-Mobile's LTE, with cake-autorate 2.1, 2.3 and 2.5 s: most of
-// these are moments after outages, the same with every router. There the limit is
-// cake-autorate's figure, and a tenth above that CAKE's, as much as its runs differ.
+// the line brings is left out. In the runs that were made it was 1.3 to 2.0 s on
+// T-Mobile's LTE (2.0 to 3.0 with cake-autorate), 2.7 to 4.6 on Verizon's (3.7 to 13.9).
 func TestFollowCallsInLab(t *testing.T) {
 	needLong(t)
 	if _, err := lab.FindAutorate(); err != nil {
 		t.Skipf("SKIPPED: %v", err)
 	}
-	for _, x := range []struct {
-		name string
-		hard bool // not even CAKE that knows the line has three tenths less
-	}{{"follow-call-lte-tmobile", true}, {"follow-call-lte-att", false}, {"follow-call-lte-verizon", false}, {"follow-call-umts-tmobile", true}} {
-		all := runCases(t, followScenario(t, x.name), 3, "cake-autorate", "follows", "oracle")
-		f, peer, oracle := all["follows"], all["cake-autorate"], all["oracle"]
-		limit := 0.7 * peer.frozen
-		if x.hard {
-			limit = max(limit, min(peer.frozen, 1.1*oracle.frozen))
-		}
-		t.Logf("%s: frozen for %.1f s; with cake-autorate %.1f s, with CAKE that knows the line %.1f s", x.name, f.frozen, peer.frozen, oracle.frozen)
-		if f.frozen > limit {
-			t.Errorf("%s: frozen for %.1f s; at most %.1f s are allowed", x.name, f.frozen, limit)
+	for _, name := range []string{"follow-call-lte-tmobile", "follow-call-lte-att", "follow-call-lte-verizon", "follow-call-umts-tmobile"} {
+		all := runCases(t, followScenario(t, name), 5, "cake-autorate", "follows")
+		f, peer := all["follows"], all["cake-autorate"]
+		t.Logf("%s: frozen for %.1f s; with cake-autorate %.1f s", name, f.frozen, peer.frozen)
+		if f.frozen > 0.7*peer.frozen {
+			t.Errorf("%s: frozen for %.1f s; at most %.1f s are allowed", name, f.frozen, 0.7*peer.frozen)
 		}
 	}
 }
