@@ -14,8 +14,8 @@ import (
 //
 // A target of kind Echo is first asked for ICMP timestamps (RFC 792), which tell
 // both ways apart, and for echoes in turn. Where only echoes are answered, as over
-// IPv6 and behind many firewalls, nothing else is asked for from then on, for some
-// minutes: on a line that was out for a while it may only have looked so.
+// IPv6 and behind many firewalls, nothing else is asked for during the next minutes;
+// then timestamps are again, since on a line that was out it may only have looked so.
 //
 // A Prober is for one goroutine; an answer allocates nothing.
 type Prober struct {

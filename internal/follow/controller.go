@@ -735,7 +735,7 @@ func (c *Controller) out(w *way, now unit.Instant) bool {
 	if silent > outageAfter+2*c.rtt && waiting && now.Sub(w.busyAt) < 2*time.Second {
 		if !w.outage {
 			w.outage = true
-			if w.before == 0 || w.rate > w.before || now.Sub(w.returned) > outageAgain {
+			if w.rate > w.before || now.Sub(w.returned) > outageAgain {
 				w.before = w.rate
 			} // else it had no time to rise again
 		}

@@ -276,11 +276,10 @@ func (s *sources) hear(d Delay, busy bool) (x sample, ok bool) {
 	}
 	f.lower(d, busy)
 	x = sample{at: d.At, sent: d.At.Add(-d.RTT), operator: f.operator, source: i, rtt: d.RTT - f.base()}
-	switch f.untold++; {
-	case d.OneWay:
+	if d.OneWay {
 		x.oneWay, f.tells, f.untold = true, true, 0
 		x.way = f.split(d, x.rtt)
-	case f.untold >= untoldMost:
+	} else if f.untold++; f.untold >= untoldMost {
 		f.tells = false
 	}
 	if !busy && !d.Passive && f.got > baseSamples {
