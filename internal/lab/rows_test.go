@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"unbloat/internal/lab"
+	"unbloat/internal/lab/labtest"
 	"unbloat/internal/lab/scenario"
 	"unbloat/internal/tune"
 	"unbloat/unit"
@@ -78,15 +79,29 @@ func fairShare(up unit.Rate) float64 { return (float64(up) - callWire) / 2 * pay
 
 // Two hundred uploads and a call on the same machine. The call needs more than
 // its fair share of 5 Mbit/s, so fair queues do not help it, but a class does.
+// How much the uploads carry is a matter of chance: each has a packet or two on its way,
+// and what is resent too early is carried twice. With CAKE alone 0.74 to 0.83 of the line
+// were seen; with classes 0.85 to 0.9, and in two draws of 29 as with CAKE alone. So
+// each draw is held to 0.7, and their mean to 0.8.
 func TestBulk200(t *testing.T) {
 	t.Parallel()
+	const draws = 3
 	cases := run(t, "bulk-200", "fq_codel", "cake", "ours")
-	ours := cases["ours"]
-	keptRates(t, ours)
-	clear(t, "ours", ours, 4.2)
-	atMost(t, "loss", ours.Test.Loaded.Latency.Loss, 0)
-	atMost(t, "p95 increase, ms", ours.Test.Loaded.Latency.IncreaseMs.P95, 7)
-	atLeast(t, "goodput up, of the line", ours.Test.Loaded.GoodputUpBps/5e6, 0.8)
+	sum := 0.0
+	for n := range uint64(draws) {
+		ours := cases["ours"]
+		if n > 0 {
+			ours = runSeed(t, labtest.Seed(t)+n, "bulk-200", "ours")["ours"]
+		}
+		keptRates(t, ours)
+		clear(t, "ours", ours, 4.2)
+		atMost(t, "loss", ours.Test.Loaded.Latency.Loss, 0)
+		atMost(t, "p95 increase, ms", ours.Test.Loaded.Latency.IncreaseMs.P95, 7)
+		goodput := ours.Test.Loaded.GoodputUpBps / 5e6
+		atLeast(t, "goodput up, of the line", goodput, 0.7)
+		sum += goodput
+	}
+	atLeast(t, "goodput up, of the line, mean", sum/draws, 0.8)
 	for _, name := range []string{"fq_codel", "cake"} {
 		poor(t, name, cases[name], 2.5)
 		atLeast(t, name+": loss of the call", loadOf(t, cases[name], scenario.VoIP).Latency.Loss, 0.2)
