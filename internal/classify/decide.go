@@ -90,6 +90,7 @@ const (
 	Steady            // it is busy, and stays below a bound
 	TookMore          // it took more than that
 	Waits             // so it may have, once other flows of its machine have been tried
+	Sound             // it has not that class, but is small, and its flow speaks
 	Mixed             // it is calm, and its flow has large packets too
 	CalmTCP           // it is calm
 	CalmSmall         // so, and a small datagram
@@ -113,7 +114,7 @@ func Codes() []Code {
 func (c Code) Name() string {
 	names := [...]string{ByRule: "by_rule", ByDSCP: "by_dscp", Names: "names", ManyNames: "many_names", Swarm: "swarm", Unanswered: "unanswered",
 		Acknowledges: "acknowledges", First: "first_bytes", Crowd: "crowd", Busy: "busy", BusySmall: "busy_small",
-		Steady: "steady", TookMore: "took_more", Waits: "waits", Mixed: "mixed", CalmTCP: "calm_tcp",
+		Steady: "steady", TookMore: "took_more", Waits: "waits", Sound: "sound", Mixed: "mixed", CalmTCP: "calm_tcp",
 		CalmSmall: "calm_small", CalmLarge: "calm_large", WasBulk: "was_bulk", Long: "long", Ordinary: "ordinary", Unprotected: "unprotected"}
 	if int(c) >= len(names) {
 		return ""

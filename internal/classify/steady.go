@@ -14,17 +14,14 @@ import (
 // all there is. That is what tells them apart: a busy flow of datagrams goes
 // first, in class interactive, for as long as it stays below a bound. One that
 // takes more loses that: for 2 s, and for a minute if it has within the last ten.
-//
-// A call finds its rate by taking more, on a slow line again and again, and nothing is
-// as bad for it as to wait. So a flow that speaks keeps the class: what is above the
-// bound is normal, packet by packet, and waits beside the uploads, by which its sender
-// learns that it takes too much.
+// On a machine that speaks it is 2 s each time: a call finds its rate by taking more,
+// on a slow line again and again, and nothing is as bad for it as to wait for long.
 //
 // Only packets that have met the other rules come here: UDP, answered, in no
 // swarm, of a flow that is busy, and no smaller than AckBelow. Known heavy flows
 // come with one packet of 32.
 //
-//	mixed   flow. It is calm and has sent a large packet, or it is busy and speaks. 2 s
+//	mixed   flow. It is calm, and has sent a large packet. 2 s
 //	steady  flow. In it: the flow has the class. 1 s
 //	steady_flows  flow → its meter. A set of its own, as nftables charges the meter
 //	        of an element also when a rule only asks whether it is there
@@ -37,23 +34,23 @@ import (
 //	lost    flow. It took too much. 2 s, which is more than steady's, so that a
 //	        flow that lost the class has to begin again: no set needs deletion,
 //	        which kernels before 6.5 do not do properly from a rule
-//	struck  flow. It lost the class within the last 10 min
+//	struck  flow. It lost the class within the last 10 min, while its machine did not speak
 //	greedy  flow. It lost it twice. 1 min
 //	steady_hosts  home address → its meter: what steady flows of a machine have together
 //
 // All are kept for each direction and version of IP. A packet goes this way:
 //
-//	of a flow that speaks, and small: remember its machine in speaker, it in mixed; bounded
-//	lost? greedy?      yes: no class
+//	lost? greedy?      yes: no class, but what is small overtakes, if it can
+//	of a flow that speaks, and small: remember its machine in speaker, judged
 //	steady?            yes: judged
 //	speaker?           yes: no class
 //	carried little? full? trial?
 //	                   yes: no class. None: the machine's trial is this flow's, judged
-//	judged: lost? or full, and no speaker: no class
-//	bounded: meter of the flow, then of the machine:
+//	judged: full, and no speaker: no class
+//	  meter of the flow, then of the machine:
 //	  within             → interactive
-//	  mixed?             normal
-//	  else               struck? → greedy; remember in struck and lost: no class
+//	  else               remember in lost; speaker? no class
+//	                     struck? → greedy; remember in struck: no class
 //
 // A call has sound and reports beside its pictures: packets above AckBelow and up
 // to SmallPacket, all the time. An upload has none. So a flow that speaks has the
@@ -208,10 +205,11 @@ func (w way) steady(f int) {
 		w.then("voice").because(CalmSmall))
 	// Sound, or reports, all the time.
 	speaks := []Cond{upTo(w.l.SmallPacket), Meter{w.in("small", f), []Rate{{N: speakPackets, Per: time.Second, Burst: speakPackets, Over: true}}}}
+	without := w.without(f)
 	w.chain(of("steady", f), slices.Concat([]Step{
-		w.then(of("bounded", f), speaks...).does(Remember{w.in("speaker", f), true}, Remember{w.in("mixed", f), true}),
-		w.then(of("rests", f), Member{w.in("lost", f)}).because(TookMore),
-		w.then(of("rests", f), Member{w.in("greedy", f)}).because(TookMore),
+		w.then(without, Member{w.in("lost", f)}).because(TookMore),
+		w.then(without, Member{w.in("greedy", f)}).because(TookMore),
+		w.then(of("judged", f), speaks...).does(Remember{w.in("speaker", f), true}),
 		w.then(of("judged", f), Member{w.in("steady", f)}),
 		w.then(of("rests", f), Member{w.in("speaker", f)}).because(Waits),
 	}, w.fills(f), []Step{
@@ -225,16 +223,16 @@ func (w way) steady(f int) {
 	stays := Remember{w.in("busy", f), true}
 	w.chain(of("judged", f),
 		w.then(of("rests", f), Member{w.in("lost", f)}).because(TookMore),
+		does(SetMark{And: ^uint32(known)}, mark(known)),
 		w.then(of("bounded", f), Member{w.in("speaker", f)}),
 		w.then(of("rests", f), Member{w.in("full", f)}).because(Waits),
 		w.then(of("bounded", f)))
 	w.chain(of("bounded", f),
-		does(SetMark{And: ^uint32(known)}, mark(known)),
 		w.then(string(Interactive), flow, machine).does(Remember{w.in("steady", f), true}, stays).because(Steady),
-		w.then("normal", Member{w.in("mixed", f)}).because(TookMore),
+		does(Remember{w.in("lost", f), true}),
+		w.then(of("rests", f), Member{w.in("speaker", f)}).because(TookMore),
 		does(Remember{w.in("greedy", f), true}, Member{w.in("struck", f)}),
 		does(Remember{w.in("struck", f), true}),
-		does(Remember{w.in("lost", f), true}),
 		w.then(of("rests", f)).because(TookMore))
 	// A connection that waits and has carried much is heavy, but not bulk for having
 	// run long. A greedy one is as any other.
@@ -264,6 +262,25 @@ func (w way) fills(f int) []Step {
 	return []Step{
 		does(full, noMark(known), w.count(Equal), large, most),
 		does(full, mark(known), large, most)}
+}
+
+// without names the chain of a flow that has lost the class, and makes it. Its sound goes
+// first all the same, within what a calm flow may have, and its machine's calm ones
+// together. It overtakes the pictures, whose sender takes them for lost and sends
+// less: that call has too much. No other flow of its machine is tried meanwhile. Where
+// the class goes over the connection's mark the next packet has it, which may be a
+// picture, so there is no such chain.
+func (w way) without(f int) string {
+	if w.policy.byMark(w.d) {
+		return of("rests", f)
+	}
+	w.chain(of("without", f),
+		w.then(of("rests", f), Test{Field: Length, Op: More, Value: uint64(w.l.SmallPacket)}),
+		does(Remember{w.in("speaker", f), true}),
+		w.then(of("rests", f), w.calmOfHost(f)).because(Crowd),
+		w.then("voice", w.calmOfFlow(f)).because(Sound),
+		w.then(of("rests", f)))
+	return of("without", f)
 }
 
 // heard names the chain of packets that somebody's rule gives a class, and makes it. If

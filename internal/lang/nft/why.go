@@ -170,10 +170,12 @@ func words(p plan.Plan, d plan.Direction, f Flow, c Connection, why classify.Rea
 	case classify.Steady:
 		return steady(b.SteadyOf(d), b.SteadyOfMachine(d), c.Rate(d))
 	case classify.TookMore:
-		return say("it took more than %s, the most a steady flow may have: of a call what is above waits with the rest; what sends no sound goes first again after 2 s, and the second time within ten minutes after a minute", b.SteadyOf(d).Short())
+		return say("it took more than %s, the most a steady flow may have; it goes first again after 2 s; a second time within ten minutes after a minute, if its machine sends no sound meanwhile", b.SteadyOf(d).Short())
 	case classify.Waits:
 		return say("without sound or other small packets it waits: until it has carried %s, and while a call of its machine goes on, another flow is being tried, or all such flows of its machine have more than %s",
 			b.HeavyBytes, b.SteadyOfMachine(d).Short())
+	case classify.Sound:
+		return "small packets of a flow that sends them all the time, as sound is: they go first, for as long as they are no more than a calm flow may have"
 	case classify.Mixed:
 		return "calm, with large packets too; all of them are interactive, so that none overtakes another"
 	case classify.CalmTCP:

@@ -41,6 +41,7 @@ func TestDecide(t *testing.T) {
 		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 1200, talks, "busy4_up steady4_up lost4_up", plan.Normal, "took more than 1.88 Mbit/s"},
 		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 1200, talks, "busy4_up lost4_up", plan.Normal, "took more than 1.88 Mbit/s"},
 		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 1200, talks, "busy4_up greedy4_up", plan.Normal, "took more than 1.88 Mbit/s"},
+		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 200, talks, "busy4_up greedy4_up", plan.Voice, "as sound is"},
 		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 1200, talks, "busy4_up full4_up", plan.Normal, "have more than 2.25 Mbit/s"},
 		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 1200, talks, "busy4_up trial4_up", plan.Normal, "another flow is being tried"},
 		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 200, known, "crowd4_up", plan.Normal, "of its machine exceeded 625 kbit/s"},

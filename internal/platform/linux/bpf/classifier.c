@@ -98,7 +98,7 @@ enum lane { NO_LANE, VOICE, INTERACTIVE, NORMAL, BULK, ACKS, LANES };
 // Codes of reasons, as in decide.go.
 enum code {
 	NO_CODE, BY_RULE, BY_DSCP, NAMES, MANY_NAMES, SWARM, UNANSWERED, ACKNOWLEDGES, FIRST, CROWD, BUSY, BUSY_SMALL,
-	STEADY, TOOK_MORE, WAITS, MIXED, CALM_TCP, CALM_SMALL, CALM_LARGE, WAS_BULK, LONG, ORDINARY, UNPROTECTED
+	STEADY, TOOK_MORE, WAITS, SOUND, MIXED, CALM_TCP, CALM_SMALL, CALM_LARGE, WAS_BULK, LONG, ORDINARY, UNPROTECTED
 };
 
 // A rate is a bucket of tokens: what it gains in a tick, what a packet or a byte
@@ -771,14 +771,24 @@ busy:
 	}
 	if (!s->steady.cost)
 		goto data;
-	if (f && p.length <= limits.small && exceeds(&f->of_small, &limits.speech, 1, now) && m) {
-		m->speaker = now + limits.speaks_for;
-		f->mixed = now + limits.mixed_for;
-		goto bounded;
-	}
 	if (f && (f->lost > now || f->greedy > now)) {
 		code = TOOK_MORE;
+		if (p.length > limits.small)
+			goto rests;
+		if (m) {
+			m->speaker = now + limits.speaks_for;
+			if (exceeds(&m->calm, &s->host, p.length, now)) {
+				code = CROWD;
+				goto rests;
+			}
+		}
+		if (is_calm(f, p.length, now))
+			IS(VOICE, SOUND);
 		goto rests;
+	}
+	if (f && p.length <= limits.small && exceeds(&f->of_small, &limits.speech, 1, now) && m) {
+		m->speaker = now + limits.speaks_for;
+		goto judged;
 	}
 	if (f && f->steady > now)
 		goto judged;
@@ -802,13 +812,11 @@ judged:
 	code = TOOK_MORE;
 	if (f && f->lost > now)
 		goto rests;
+	mark &= ~KNOWN;
 	if (!(m && m->speaker > now) && m && m->full > now) {
 		code = WAITS;
 		goto rests;
 	}
-bounded:
-	code = TOOK_MORE;
-	mark &= ~KNOWN;
 	if (!f)
 		goto rests;
 	if (!exceeds(&f->of_steady, &s->steady, p.length, now) && m && !exceeds(&m->steady, &s->steady_host, p.length, now)) {
@@ -816,12 +824,14 @@ bounded:
 		f->busy = now + limits.busy_for;
 		IS(INTERACTIVE, STEADY);
 	}
-	if (f->mixed > now)
-		IS(NORMAL, code);
+	f->lost = now + limits.lost_for;
+	if (f->keep < f->lost)
+		f->keep = f->lost;
+	if (m && m->speaker > now)
+		goto rests;
 	if (f->struck > now)
 		f->greedy = now + limits.greedy_for;
 	f->struck = now + limits.struck_for;
-	f->lost = now + limits.lost_for;
 	if (f->keep < f->struck)
 		f->keep = f->struck;
 rests:

@@ -169,6 +169,7 @@ export const de: Words = {
     steady: "sie ist gleichmäßig, wie ein Videogespräch",
     took_more: "sie nahm mehr, als so eine haben darf",
     waits: "sie wartet, bis sie es versuchen darf",
+    sound: "ihre kleinen Pakete sind Ton",
     mixed: "sie ist ruhig, in Paketen jeder Größe",
     calm_tcp: "sie sendet wenig",
     calm_small: "sie ist ruhig, in kleinen Paketen, wie ein Gespräch",

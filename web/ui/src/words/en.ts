@@ -177,6 +177,7 @@ export const en = {
     steady: "it is steady, like a video call",
     took_more: "it took more than such a flow may have",
     waits: "it waits to be tried",
+    sound: "its small packets are sound",
     mixed: "it is calm, in packets of all sizes",
     calm_tcp: "it sends little",
     calm_small: "it is calm, in small packets, like a call",
