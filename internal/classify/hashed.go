@@ -31,7 +31,7 @@ const (
 
 	// Periods of meters that let one packet through.
 	busyAgain = 6  // a minute: BusyFor
-	outAgain  = 15 // a minute
+	outAgain  = 15 // a minute: lostFor
 	// fewPeers are those of a port, on a machine with a swarm, that are not bulk.
 	fewPeers = 2 // a minute
 	// meterFor is how long a meter outlives its last packet: more than any needs to be full again.

@@ -13,8 +13,8 @@ import (
 // takes what its pictures need, and no more when it may. An upload by QUIC takes
 // all there is. That is what tells them apart: a busy flow of datagrams goes
 // first, in class interactive, for as long as it stays below a bound. One that
-// takes more loses that: for 2 s, and for a minute if it has within the last ten.
-// On a machine that speaks it is 2 s each time: a call finds its rate by taking more,
+// takes more loses that: for 4 s, and for a minute if it has within the last ten.
+// On a machine that speaks it is 4 s each time: a call finds its rate by taking more,
 // on a slow line again and again, and nothing is as bad for it as to wait for long.
 //
 // Only packets that have met the other rules come here: UDP, answered, in no
@@ -22,7 +22,7 @@ import (
 // come with one packet of 32.
 //
 //	mixed   flow. It is calm, and has sent a large packet. 2 s
-//	steady  flow. In it: the flow has the class. 1 s
+//	steady  flow. In it: the flow has the class. 3 s
 //	steady_flows  flow → its meter. A set of its own, as nftables charges the meter
 //	        of an element also when a rule only asks whether it is there
 //	small   flow → the meter of its small packets: sound, and reports. One above it
@@ -31,7 +31,7 @@ import (
 //	trial   home address. In it: a flow of this machine is being tried. 3 s
 //	waiting home address → the meter of the large packets of heavy flows that wait
 //	full    home address. Those have more than its steady flows may have. 10 s
-//	lost    flow. It took too much. 2 s, which is more than steady's, so that a
+//	lost    flow. It took too much. 4 s, which is more than steady's, so that a
 //	        flow that lost the class has to begin again: no set needs deletion,
 //	        which kernels before 6.5 do not do properly from a rule
 //	struck  flow. It lost the class within the last 10 min, while its machine did not speak
@@ -77,8 +77,8 @@ import (
 // class normal from their mark, is of both: it is not set while the flow is
 // steady in the other direction.
 const (
-	steadyFor = time.Second
-	lostFor   = 2 * time.Second
+	steadyFor = 3 * time.Second
+	lostFor   = 4 * time.Second
 	struckFor = 10 * time.Minute
 	greedyFor = time.Minute
 	speaksFor = 5 * time.Second

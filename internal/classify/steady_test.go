@@ -123,7 +123,7 @@ func TestCallComesBack(t *testing.T) {
 		t.Errorf("%d of %d packets go first above the bound", call.first, call.counted)
 	}
 	call.gap, call.first, call.counted = 3*call.gap, 0, 0
-	uploads(table, m, 30*second, 6*second, call)
+	uploads(table, m, 30*second, 9*second, call)
 	if call.first < call.counted {
 		t.Errorf("%d of %d packets go first once it is below the bound again", call.first, call.counted)
 	}
@@ -144,7 +144,7 @@ func TestCallTakesMoreAgain(t *testing.T) {
 			t.Errorf("time %d: %d of %d packets go first above the bound", n, call.first, call.counted)
 		}
 		call.gap, call.first, call.counted = usual, 0, 0
-		uploads(table, m, now+20*second, now+6*second, call)
+		uploads(table, m, now+20*second, now+8*second, call)
 		if call.first < call.counted {
 			t.Errorf("time %d: %d of %d packets go first below the bound", n, call.first, call.counted)
 		}
@@ -217,7 +217,7 @@ func TestSoundOvertakes(t *testing.T) {
 	call := aCall(5004)
 	call.sizes = []unit.Size{190, 1248, 1248, 1248, 1248, 1248, 1248}
 	call.gap /= 3 // 4.4 Mbit/s
-	uploads(table, m, 3*second/2, 3*second/2, call)
+	uploads(table, m, 3*second, 3*second, call)
 	var sound, first, pictures int
 	call.decided = func(p *classify.Packet, lane *classify.Lane) {
 		if p.Length > 511 {
@@ -230,8 +230,8 @@ func TestSoundOvertakes(t *testing.T) {
 			first++
 		}
 	}
-	uploads(table, m, 5*second/2, 3*second/2, call)
-	if sound < 70 || first < sound*9/10 || pictures > 0 {
+	uploads(table, m, 9*second/2, 3*second, call)
+	if sound < 100 || first < sound*9/10 || pictures > 0 {
 		t.Errorf("of %d packets of sound %d go first, and %d of pictures", sound, first, pictures)
 	}
 }

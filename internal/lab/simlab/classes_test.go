@@ -103,7 +103,7 @@ func TestClassesOfDatagrams(t *testing.T) {
 		now = now.Add(time.Millisecond)
 		up(now, call)
 	}
-	expect("a busy call", up(now.Add(900*time.Millisecond), call), plan.Interactive)
+	expect("a busy call", up(now.Add(2*time.Second), call), plan.Interactive)
 	expect("one that was silent for longer", up(now.Add(6*time.Second), call), plan.Normal)
 	now = now.Add(16 * time.Second)
 	expect("ten seconds after it was busy", up(now, call), plan.Voice)

@@ -170,7 +170,7 @@ func words(p plan.Plan, d plan.Direction, f Flow, c Connection, why classify.Rea
 	case classify.Steady:
 		return steady(b.SteadyOf(d), b.SteadyOfMachine(d), c.Rate(d))
 	case classify.TookMore:
-		return say("it took more than %s, the most a steady flow may have; it goes first again after 2 s; a second time within ten minutes after a minute, if its machine sends no sound meanwhile", b.SteadyOf(d).Short())
+		return say("it took more than %s, the most a steady flow may have; it goes first again after 4 s; a second time within ten minutes after a minute, if its machine sends no sound meanwhile", b.SteadyOf(d).Short())
 	case classify.Waits:
 		return say("without sound or other small packets it waits: until it has carried %s, and while a call of its machine goes on, another flow is being tried, or all such flows of its machine have more than %s",
 			b.HeavyBytes, b.SteadyOfMachine(d).Short())
