@@ -156,6 +156,8 @@ type Policy struct {
 	// Apart says that each direction remembers by itself what both could share:
 	// neither writes what the other reads.
 	Apart bool
+	// Varies says that the line does, so that a bound may be more than it has.
+	Varies bool
 	// Named says that another table's rules name traffic: Packet.Named says so.
 	Named bool
 	// RulesAlone says that this is that other table: it has the rules, and leaves

@@ -14,14 +14,21 @@ import (
 // all there is. That is what tells them apart: a busy flow of datagrams goes
 // first, in class interactive, for as long as it stays below a bound. One that
 // takes more loses that: for 4 s, and for a minute if it has within the last ten.
-// On a machine that speaks it is 4 s each time: a call finds its rate by taking more,
-// on a slow line again and again, and nothing is as bad for it as to wait for long.
+//
+// A call finds its rate by taking more, on a slow line again and again, and nothing is
+// as bad for it as to wait for long. So on its machine there is no minute, and a flow
+// that speaks keeps the class: what it has above the bound is normal, packet by packet.
+// It waits beside the uploads, by which its sender learns that it takes too much.
+//
+// A line that varies may have less than the bound, and then a call is above it that has
+// all of the line. There a flow that speaks is out for 4 s as well.
 //
 // Only packets that have met the other rules come here: UDP, answered, in no
 // swarm, of a flow that is busy, and no smaller than AckBelow. Known heavy flows
 // come with one packet of 32.
 //
-//	mixed   flow. It is calm, and has sent a large packet. 2 s
+//	mixed   flow. It is calm and has sent a large packet, or it is busy, speaks, and
+//	        keeps the class. 2 s
 //	steady  flow. In it: the flow has the class. 3 s
 //	steady_flows  flow → its meter. A set of its own, as nftables charges the meter
 //	        of an element also when a rule only asks whether it is there
@@ -40,8 +47,8 @@ import (
 //
 // All are kept for each direction and version of IP. A packet goes this way:
 //
-//	lost? greedy?      yes: no class, but what is small overtakes, if it can
-//	of a flow that speaks, and small: remember its machine in speaker, judged
+//	lost? greedy?      yes: no class. A line that varies: but what is small overtakes, if it can
+//	of a flow that speaks, and small: remember its machine in speaker, it in mixed; judged
 //	steady?            yes: judged
 //	speaker?           yes: no class
 //	carried little? full? trial?
@@ -49,6 +56,7 @@ import (
 //	judged: full, and no speaker: no class
 //	  meter of the flow, then of the machine:
 //	  within             → interactive
+//	  mixed              → normal
 //	  else               remember in lost; speaker? no class
 //	                     struck? → greedy; remember in struck: no class
 //
@@ -205,11 +213,18 @@ func (w way) steady(f int) {
 		w.then("voice").because(CalmSmall))
 	// Sound, or reports, all the time.
 	speaks := []Cond{upTo(w.l.SmallPacket), Meter{w.in("small", f), []Rate{{N: speakPackets, Per: time.Second, Burst: speakPackets, Over: true}}}}
-	without := w.without(f)
+	speaker := []Effect{Remember{w.in("speaker", f), true}}
+	without, above := of("rests", f), []Step(nil) // what a call has above the bound
+	if w.policy.Varies {
+		without = w.without(f)
+	} else {
+		speaker = append(speaker, Remember{w.in("mixed", f), true})
+		above = []Step{w.then("normal", Member{w.in("mixed", f)}).because(TookMore)}
+	}
 	w.chain(of("steady", f), slices.Concat([]Step{
 		w.then(without, Member{w.in("lost", f)}).because(TookMore),
 		w.then(without, Member{w.in("greedy", f)}).because(TookMore),
-		w.then(of("judged", f), speaks...).does(Remember{w.in("speaker", f), true}),
+		w.then(of("judged", f), speaks...).does(speaker...),
 		w.then(of("judged", f), Member{w.in("steady", f)}),
 		w.then(of("rests", f), Member{w.in("speaker", f)}).because(Waits),
 	}, w.fills(f), []Step{
@@ -227,13 +242,14 @@ func (w way) steady(f int) {
 		w.then(of("bounded", f), Member{w.in("speaker", f)}),
 		w.then(of("rests", f), Member{w.in("full", f)}).because(Waits),
 		w.then(of("bounded", f)))
-	w.chain(of("bounded", f),
+	w.chain(of("bounded", f), slices.Concat([]Step{
 		w.then(string(Interactive), flow, machine).does(Remember{w.in("steady", f), true}, stays).because(Steady),
+	}, above, []Step{
 		does(Remember{w.in("lost", f), true}),
 		w.then(of("rests", f), Member{w.in("speaker", f)}).because(TookMore),
 		does(Remember{w.in("greedy", f), true}, Member{w.in("struck", f)}),
 		does(Remember{w.in("struck", f), true}),
-		w.then(of("rests", f)).because(TookMore))
+		w.then(of("rests", f)).because(TookMore)})...)
 	// A connection that waits and has carried much is heavy, but not bulk for having
 	// run long. A greedy one is as any other.
 	// Known heavy flows come with one packet of 32, and would be calm by these.
@@ -264,7 +280,7 @@ func (w way) fills(f int) []Step {
 		does(full, mark(known), large, most)}
 }
 
-// without names the chain of a flow that has lost the class, and makes it. Its sound goes
+// without names the chain of a flow that has lost the class on a line that varies, and makes it. Its sound goes
 // first all the same, within what a calm flow may have, and its machine's calm ones
 // together. It overtakes the pictures, whose sender takes them for lost and sends
 // less: that call has too much. No other flow of its machine is tried meanwhile. Where

@@ -65,6 +65,12 @@ func anUpload(port uint16) *stream {
 	return &stream{port: port, sizes: []unit.Size{1480}, gap: 3 * time.Millisecond}
 }
 
+// varies is a policy of a line that does.
+func varies(p classify.Policy) classify.Policy {
+	p.Varies = true
+	return p
+}
+
 // steadyPolicy has the limits of a line of 30 and 5 Mbit/s.
 func steadyPolicy() classify.Policy {
 	p := aPolicy()
@@ -112,9 +118,53 @@ func TestUploadIsTried(t *testing.T) {
 	}
 }
 
-// A call that was above the bound for a moment has its class again soon.
-func TestCallComesBack(t *testing.T) {
+// A call that finds its rate by taking more, again and again, keeps the class for what is
+// within the bound, and has all of it again at once when it takes less.
+func TestCallTakesMore(t *testing.T) {
+	policy := steadyPolicy()
+	table := classify.Build(policy)
+	m := classify.NewMemory(table, 0)
+	call := aCall(5004)
+	usual := call.gap
+	for n := range 5 {
+		now := unit.Instant(n) * 20 * second
+		call.gap, call.first, call.counted, call.ahead = usual/3, 0, 0, 0 // 3.9 Mbit/s
+		uploads(table, m, now+6*second, now+3*second, call)
+		if share := float64(call.ahead) * 8 / 3 / float64(policy.Limits.SteadyUp); share < 0.9 || share > 1.05 {
+			t.Errorf("time %d: what goes first is %.3f of the bound", n, share)
+		}
+		call.gap, call.first, call.counted = usual, 0, 0
+		uploads(table, m, now+20*second, now+7*second, call)
+		if call.first < call.counted {
+			t.Errorf("time %d: %d of %d packets go first below the bound", n, call.first, call.counted)
+		}
+	}
+}
+
+// An upload that goes first as the machine's only one does not keep the class by
+// a call that begins: it takes more than the bound, and does not speak.
+func TestCallBeginsInTrial(t *testing.T) {
 	table := classify.Build(steadyPolicy())
+	m := classify.NewMemory(table, 0)
+	u := anUpload(1)
+	u.gap *= 2 // 2 Mbit/s: it takes a while to be above the bound
+	uploads(table, m, 6*second, 3*second, u)
+	if u.first == 0 {
+		t.Fatal("the upload is not tried")
+	}
+	call := aCall(5004)
+	call.from = 6 * second
+	u.gap, u.first, u.counted = u.gap/2, 0, 0
+	uploads(table, m, 60*second, 10*second, u, call)
+	if u.first > 0 || call.first < call.counted {
+		t.Errorf("%d packets of the upload go first, and %d of the call's %d", u.first, call.first, call.counted)
+	}
+}
+
+// A call that was above the bound for a moment has its class again soon, on a line that
+// varies.
+func TestCallComesBack(t *testing.T) {
+	table := classify.Build(varies(steadyPolicy()))
 	m := classify.NewMemory(table, 0)
 	call := aCall(5004)
 	call.gap /= 3 // 3.9 Mbit/s
@@ -130,9 +180,9 @@ func TestCallComesBack(t *testing.T) {
 }
 
 // A call that finds its rate by taking more, again and again, has its class again soon
-// each time: there is no minute for what speaks.
+// each time: there is no minute for what speaks. So it is on a line that varies.
 func TestCallTakesMoreAgain(t *testing.T) {
-	table := classify.Build(steadyPolicy())
+	table := classify.Build(varies(steadyPolicy()))
 	m := classify.NewMemory(table, 0)
 	call := aCall(5004)
 	usual := call.gap
@@ -212,7 +262,7 @@ func TestCrowdIsNotBulk(t *testing.T) {
 // The sound of a call that takes more than the bound goes first all the same, and
 // its pictures do not.
 func TestSoundOvertakes(t *testing.T) {
-	table := classify.Build(steadyPolicy())
+	table := classify.Build(varies(steadyPolicy()))
 	m := classify.NewMemory(table, 0)
 	call := aCall(5004)
 	call.sizes = []unit.Size{190, 1248, 1248, 1248, 1248, 1248, 1248}
@@ -252,5 +302,31 @@ func TestManySilent(t *testing.T) {
 	}
 	if rate := float64(bytes) * 8 / 60; rate > 100_000 {
 		t.Errorf("together %.0f bit/s of them go first", rate)
+	}
+}
+
+// The sound of a call that takes more than the bound goes first all the same, and
+// of its pictures what is within it.
+func TestSoundWithinBound(t *testing.T) {
+	table := classify.Build(steadyPolicy())
+	m := classify.NewMemory(table, 0)
+	call := aCall(5004)
+	call.sizes = []unit.Size{190, 1248, 1248, 1248, 1248, 1248, 1248}
+	call.gap /= 3 // 4.4 Mbit/s
+	uploads(table, m, 3*second, 3*second, call)
+	var sound, first, pictures, ahead int
+	call.decided = func(p *classify.Packet, lane *classify.Lane) {
+		goes := lane.Class == classify.Voice || lane.Class == classify.Interactive
+		if p.Length <= 511 {
+			if sound++; goes {
+				first++
+			}
+		} else if pictures++; goes {
+			ahead++
+		}
+	}
+	uploads(table, m, 6*second, 3*second, call)
+	if share := float64(ahead) / float64(pictures); first < sound || share > 0.45 {
+		t.Errorf("of %d packets of sound %d go first, and %.3f of the pictures", sound, first, share)
 	}
 }

@@ -24,6 +24,8 @@ type Classes struct {
 	DSCP      DSCPPreference `json:"dscp,omitzero"`
 	// Classifier is what applies the rules; "": nftables, or the platform's own way.
 	Classifier Classifier `json:"classifier,omitempty"`
+	// Varies says that the line's rates do: a call above its bound is then out as others are.
+	Varies bool `json:"varies,omitempty"`
 	// LAN is the interface by which the home's packets enter, where the BPF program
 	// numbers the machines; "" with any other classifier.
 	LAN string `json:"lan,omitempty"`

@@ -93,7 +93,7 @@ func (m *maker) sayUndivided() {
 
 // classes adds the classes to a plan that has its shapers.
 func (m *maker) classes() error {
-	c := &Classes{Rules: slices.Clone(m.preferences.Classes.Rules), DSCP: m.preferences.Classes.DSCP, Behaviour: m.behaviour()}
+	c := &Classes{Rules: slices.Clone(m.preferences.Classes.Rules), DSCP: m.preferences.Classes.DSCP, Behaviour: m.behaviour(), Varies: m.line.Varies}
 	for i, r := range c.Rules {
 		home, err := m.resolve(fmt.Sprintf("rule[%d].home", i), r.Home)
 		if err != nil {

@@ -68,7 +68,7 @@ func (p Plan) Policy() classify.Policy {
 		return append(out, classify.Lane{Name: classify.AcksLane, Class: Interactive, Tin: uint8(AckTin(shares))})
 	}
 	return classify.Policy{Up: lanes(c.Up), Down: lanes(c.Down), DownByMark: p.Down != nil && p.Down.IngressOf != "" && !c.ByBPF(),
-		Apart: c.ByBPF(), EveryPacket: c.ByBPF(),
+		Apart: c.ByBPF(), EveryPacket: c.ByBPF(), Varies: c.Varies,
 		Limits: c.Behaviour, Rules: c.Rules, Trust: c.DSCP}
 }
 

@@ -37,5 +37,8 @@ func TestPictures(t *testing.T) {
 		if p.Up.Interval != x.want {
 			t.Errorf("%v up, %+v: interval %v, want %v", x.up, x.ask, p.Up.Interval, x.want)
 		}
+		if p.Policy().Varies != x.vary {
+			t.Errorf("%v up: the classes' line varies: %v", x.up, !x.vary)
+		}
 	}
 }

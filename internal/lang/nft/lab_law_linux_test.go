@@ -455,6 +455,7 @@ func lawWorld(t *testing.T, seed uint64, bursts int, met map[string]int) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	t.Logf("walk with seed %d", seed)
 	p := aPolicy(t, rng)
+	p.Classes.Varies = seed%2 == 0
 	table, rules := nft.Render(p, "b10a:"), classify.Build(p.Policy())
 	all := flows(rng, 60)
 	w := newKernelWorld(t)

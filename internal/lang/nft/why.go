@@ -170,6 +170,9 @@ func words(p plan.Plan, d plan.Direction, f Flow, c Connection, why classify.Rea
 	case classify.Steady:
 		return steady(b.SteadyOf(d), b.SteadyOfMachine(d), c.Rate(d))
 	case classify.TookMore:
+		if !p.Classes.Varies {
+			return say("it took more than %s, the most a steady flow may have: of a call only what is above waits; what sends no sound goes first again after 4 s, and the second time within ten minutes after a minute", b.SteadyOf(d).Short())
+		}
 		return say("it took more than %s, the most a steady flow may have; it goes first again after 4 s; a second time within ten minutes after a minute, if its machine sends no sound meanwhile", b.SteadyOf(d).Short())
 	case classify.Waits:
 		return say("without sound or other small packets it waits: until it has carried %s, and while a call of its machine goes on, another flow is being tried, or all such flows of its machine have more than %s",

@@ -41,7 +41,7 @@ func TestDecide(t *testing.T) {
 		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 1200, talks, "busy4_up steady4_up lost4_up", plan.Normal, "took more than 1.88 Mbit/s"},
 		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 1200, talks, "busy4_up lost4_up", plan.Normal, "took more than 1.88 Mbit/s"},
 		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 1200, talks, "busy4_up greedy4_up", plan.Normal, "took more than 1.88 Mbit/s"},
-		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 200, talks, "busy4_up greedy4_up", plan.Voice, "as sound is"},
+		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 200, talks, "busy4_up greedy4_up", plan.Normal, "of a call only what is above waits"},
 		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 1200, talks, "busy4_up full4_up", plan.Normal, "have more than 2.25 Mbit/s"},
 		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 1200, talks, "busy4_up trial4_up", plan.Normal, "another flow is being tried"},
 		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 200, known, "crowd4_up", plan.Normal, "of its machine exceeded 625 kbit/s"},
@@ -67,6 +67,20 @@ func TestDecide(t *testing.T) {
 		v := nft.Decide(p, plan.DirectionUp, f, x.c, func(set, _ string) bool { return slices.Contains(strings.Fields(x.sets), set) })
 		if v.Class != x.class || !strings.Contains(v.Rule, x.says) {
 			t.Errorf("%s of %d B (%+v, in %q): %s, %s; want %s, %s", x.flow, x.packet, x.c, x.sets, v.Class, v.Rule, x.class, x.says)
+		}
+	}
+	varies := p
+	classes := *p.Classes
+	classes.Varies, varies.Classes = true, &classes
+	f, err := nft.ParseFlow("udp 10.1.0.2:5004 > 198.51.100.9:5004")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size, says := range map[unit.Size]string{200: "as sound is", 1200: "it goes first again after 4 s"} {
+		f.Packet = size
+		v := nft.Decide(varies, plan.DirectionUp, f, talks, func(set, _ string) bool { return set == "busy4_up" || set == "greedy4_up" })
+		if !strings.Contains(v.Rule, says) {
+			t.Errorf("%d B on a line that varies: %s; want %s", size, v.Rule, says)
 		}
 	}
 	for _, bad := range []string{"", "udp", "udp 1.2.3.4 > 5.6.7.8:1", "xyz 1.2.3.4:1 > 5.6.7.8:1", "udp 1.2.3.4:1 > [::1]:1", "udp 1.2.3.4:1 5.6.7.8:1"} {

@@ -132,7 +132,8 @@ struct constants {
 	u8 numbered;   // the LAN's filter numbers the machines
 	u8 test;       // the time is in clock_of_test, and cb[0] gets the reason
 	u8 named;      // nftables' rules name traffic
-	u8 unused[8];
+	u8 varies;     // the line does: a call above the bound is out as others are
+	u8 unused[7];
 };
 
 const volatile struct constants limits SEC(".rodata");
@@ -773,7 +774,7 @@ busy:
 		goto data;
 	if (f && (f->lost > now || f->greedy > now)) {
 		code = TOOK_MORE;
-		if (p.length > limits.small)
+		if (!limits.varies || p.length > limits.small)
 			goto rests;
 		if (m) {
 			m->speaker = now + limits.speaks_for;
@@ -788,6 +789,8 @@ busy:
 	}
 	if (f && p.length <= limits.small && exceeds(&f->of_small, &limits.speech, 1, now) && m) {
 		m->speaker = now + limits.speaks_for;
+		if (!limits.varies)
+			f->mixed = now + limits.mixed_for;
 		goto judged;
 	}
 	if (f && f->steady > now)
@@ -824,6 +827,8 @@ judged:
 		f->busy = now + limits.busy_for;
 		IS(INTERACTIVE, STEADY);
 	}
+	if (!limits.varies && f->mixed > now)
+		IS(NORMAL, code);
 	f->lost = now + limits.lost_for;
 	if (f->keep < f->lost)
 		f->keep = f->lost;

@@ -37,7 +37,7 @@ type (
 		MixedFor, SteadyFor, SpeaksFor, FullFor, TrialFor, LostFor, StruckFor, GreedyFor uint64
 		UnansweredFor, DatagramsFor, StreamFor, MachineFor, PortFor                      uint64
 		Small, LightMask, FlowMask, MachineMask, PortMask, Seed, Major                   uint32
-		Thins, Numbered, Test, Named, _, _, _, _, _, _, _, _                             uint8
+		Thins, Numbered, Test, Named, Varies, _, _, _, _, _, _, _                        uint8
 	}
 )
 
@@ -110,6 +110,9 @@ func constantsOf(t *classify.Table, s Setting) (c constants, err error) {
 	c.Major = uint32(s.Major)
 	if p.Named {
 		c.Named = 1
+	}
+	if p.Varies {
+		c.Varies = 1
 	}
 	if s.Numbered {
 		c.Numbered = 1

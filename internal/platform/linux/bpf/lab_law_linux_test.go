@@ -209,6 +209,7 @@ func lawWorld(t *testing.T, seed uint64, packets int, met map[string]int) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	t.Logf("walk with seed %d", seed)
 	policy := lawPolicy(rng)
+	policy.Varies = seed%2 == 1
 	table := classify.Build(policy)
 	places := classify.Places{Flows: 4 << rng.IntN(5), Machines: 1 << rng.IntN(4), Ports: 1 << rng.IntN(5)}
 	setting := bpf.Setting{Major: lawMajor, Ticks: lawHZ, Places: places, Seed: rng.Uint32(), Numbered: rng.IntN(2) == 0}
