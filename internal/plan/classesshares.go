@@ -199,7 +199,7 @@ func (m *maker) pictures(d Direction, s *Shaper) time.Duration {
 	if flow, _ := steady(s.Rate); d != DirectionUp || !m.divides(d) || flow == 0 || m.line.Varies {
 		return 0
 	}
-	interval := min(firstOf(s.Rate, tinOf(Interactive)).Time(picture)*cakeTargets, mostPictures).Truncate(10 * time.Millisecond)
+	interval := min(firstOf(s.Rate, tinOf(Interactive)).Time(picture)*pictureTargets, mostPictures).Truncate(10 * time.Millisecond)
 	if interval <= usualInterval {
 		return 0
 	}

@@ -18,10 +18,10 @@ func TestPictures(t *testing.T) {
 		ask  plan.Preferences
 		want time.Duration // 0: CAKE's own
 	}{
-		{5 * unit.MbitPerSecond, false, plan.Preferences{}, 200 * time.Millisecond},
+		{5 * unit.MbitPerSecond, false, plan.Preferences{}, 250 * time.Millisecond},
 		{5 * unit.MbitPerSecond, true, plan.Preferences{}, 0},
-		{25 * unit.MbitPerSecond, false, plan.Preferences{}, 160 * time.Millisecond},
-		{50 * unit.MbitPerSecond, false, plan.Preferences{}, 0},
+		{25 * unit.MbitPerSecond, false, plan.Preferences{}, 240 * time.Millisecond},
+		{60 * unit.MbitPerSecond, false, plan.Preferences{}, 0},
 		{400 * unit.KbitPerSecond, false, plan.Preferences{}, 0}, // no flow is steady
 		{5 * unit.MbitPerSecond, false, plan.Preferences{Classes: plan.ClassPreferences{Use: plan.ClassesOff}}, 0},
 		{5 * unit.MbitPerSecond, false, plan.Preferences{Interval: 80 * time.Millisecond}, 80 * time.Millisecond},
