@@ -79,6 +79,10 @@ run_rc_command() {
 // TestFreeBSD: the service starts the program under daemon(8) with its
 // configuration, not with a wrong one, and hands SIGHUP to the program.
 func TestFreeBSD(t *testing.T) {
+	// Where this runs under nohup(1) the shell could not trap what it finds ignored.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	text, err := os.ReadFile("freebsd/files/unbloatd.in")
 	if err != nil {
 		t.Fatal(err)
@@ -115,10 +119,6 @@ func TestFreeBSD(t *testing.T) {
 		if out, code := do("reload"); code == 0 || !strings.Contains(out, "not running") {
 			t.Errorf("%s: reload of nothing: %d %s", shell, code, out)
 		}
-		// Where this runs under nohup(1) the shell could not trap what it finds ignored.
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		defer cancel()
 		child := exec.CommandContext(ctx, "sh", "-c", "trap 'echo heard >\""+h.path("heard")+"\"; exit' HUP; : >\""+h.path("ready")+"\"; while :; do sleep 0.05; done")
 		if err := child.Start(); err != nil {
 			t.Fatal(err)

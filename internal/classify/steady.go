@@ -47,8 +47,9 @@ import (
 //
 // All are kept for each direction and version of IP. A packet goes this way:
 //
-//	lost? greedy?      yes: no class. A line that varies: but what is small overtakes, if it can
-//	of a flow that speaks, and small: remember its machine in speaker, it in mixed; judged
+//	lost? greedy?      yes: no class, but on a line that varies what is small overtakes
+//	of a flow that speaks, and small: remember its machine in speaker, judged. It keeps
+//	                   the class: remember it in mixed
 //	steady?            yes: judged
 //	speaker?           yes: no class
 //	carried little? full? trial?
@@ -214,7 +215,8 @@ func (w way) steady(f int) {
 	// Sound, or reports, all the time.
 	speaks := []Cond{upTo(w.l.SmallPacket), Meter{w.in("small", f), []Rate{{N: speakPackets, Per: time.Second, Burst: speakPackets, Over: true}}}}
 	speaker := []Effect{Remember{w.in("speaker", f), true}}
-	without, above := of("rests", f), []Step(nil) // what a call has above the bound
+	without := of("rests", f)
+	var above []Step // what a call has above the bound
 	if w.policy.Varies {
 		without = w.without(f)
 	} else {
@@ -280,12 +282,12 @@ func (w way) fills(f int) []Step {
 		does(full, mark(known), large, most)}
 }
 
-// without names the chain of a flow that has lost the class on a line that varies, and makes it. Its sound goes
-// first all the same, within what a calm flow may have, and its machine's calm ones
-// together. It overtakes the pictures, whose sender takes them for lost and sends
-// less: that call has too much. No other flow of its machine is tried meanwhile. Where
-// the class goes over the connection's mark the next packet has it, which may be a
-// picture, so there is no such chain.
+// without names the chain of a flow that has lost the class on a line that varies, and
+// makes it. Its sound goes first all the same, within what a calm flow may have, and
+// its machine's calm ones together. It overtakes the pictures, whose sender takes them
+// for lost and sends less: that call has too much. No other flow of its machine is tried
+// meanwhile. Where the class goes over the connection's mark the next packet has it,
+// which may be a picture, so there is no such chain.
 func (w way) without(f int) string {
 	if w.policy.byMark(w.d) {
 		return of("rests", f)

@@ -36,8 +36,8 @@ const (
 	mostPatient    = 60 * time.Millisecond
 	mostFlows      = 1 << 18
 	picture        = 12_500 * unit.Byte     // of a video call of 3 Mbit/s, 30 a second
-	pictureTargets = 3 * cakeTargets / 2    // times what one takes: two calls may begin theirs at once
-	mostPictures   = 250 * time.Millisecond // CAKE's interval for them
+	pictureTargets = 3 * cakeTargets / 2    // CAKE's interval for one, in times that it takes
+	mostPictures   = 250 * time.Millisecond // the longest
 )
 
 // A division says whether the plan has classes, and why not.

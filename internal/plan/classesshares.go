@@ -192,7 +192,7 @@ func (m *maker) patientTins(d Direction, s *Shaper, alone time.Duration) bool {
 // leaves at the pace of its class, and what waits for longer than the target, a
 // twentieth of the interval, counts against the call, one picture after the other,
 // until each loses packets. A key frame, which is six of them, waits for longer than
-// the usual interval on a slow line, and lost some each time. What arrives comes at
+// the usual interval on a slow line, and lost some each time; two calls may begin theirs at once. What arrives comes at
 // the line's pace, and does not wait. Where the rates vary the usual interval stays:
 // the sooner senders give way, the less waits when they fall.
 func (m *maker) pictures(d Direction, s *Shaper) time.Duration {
