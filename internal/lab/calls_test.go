@@ -38,7 +38,7 @@ func TestVideoCallsInLab(t *testing.T) {
 		{"call-webrtc-quic", 0.9, 1, 4.2, 0, 0},
 		{"call-webrtc-peers", 0.9, 2.5 / 1.5, 4.2, 0, 0},
 		{"call-webrtc-abuser", 0.8, 1, 4, 0.5, 0.9},
-		{"call-webrtc-slow", 0, 1, 4, 4, 0}, // pictures have what is left: 0.2 to 2.6 s were seen, in pieces
+		{"call-webrtc-slow", 0, 1, 4, 4, 0}, // pictures have what is left: 0 to 2.6 s were seen, in pieces
 	} {
 		t.Run(row.scenario, func(t *testing.T) {
 			t.Parallel()
