@@ -358,29 +358,34 @@ func (o *Own) Alternate() bool {
 // The hashes are the program's. Words are in the machine's own order, as it reads
 // them from packets.
 
-func mix(h, word uint32) uint32 {
-	h = (h ^ word) * 0x9e3779b1
-	return h ^ h>>15
+const golden = 0x9e3779b97f4a7c15
+
+func mix(h, word uint64) uint64 {
+	h = (h ^ word) * golden
+	return h ^ h>>32
 }
 
-func mixed(h uint32, a netip.Addr) uint32 {
+func mixed(h uint64, a netip.Addr) uint64 {
 	b := a.As16()
-	for i := 0; i < len(b); i += 4 {
-		h = mix(h, binary.NativeEndian.Uint32(b[i:]))
-	}
-	return h
+	return mix(mix(h, binary.NativeEndian.Uint64(b[:8])), binary.NativeEndian.Uint64(b[8:]))
 }
+
+// hashOf brings the upper bits down to those that the tables' masks take.
+func hashOf(h uint64) uint32 { return uint32(h * golden >> 32) }
+
+func (o *Own) ofHome(k Key) uint64 { return mixed(uint64(o.Seed), k.Home) }
 
 func (o *Own) flowHash(k Key) uint32 {
-	h := mixed(mixed(o.Seed, k.Home), k.Far)
-	return mix(mix(h, uint32(k.HomePort)<<16|uint32(k.FarPort)), uint32(k.Protocol))
+	return hashOf(mix(mixed(o.ofHome(k), k.Far), uint64(k.Protocol)<<32|uint64(k.HomePort)<<16|uint64(k.FarPort)))
 }
 
 func (o *Own) machineHash(k Key) uint32 {
 	if k.Machine == 0 {
-		return mixed(o.Seed, k.Home)
+		return hashOf(o.ofHome(k))
 	}
-	return mix(mix(mix(mix(o.Seed, 0), 0), 0), uint32(k.Machine))
+	var number [8]byte // the last word of an address
+	binary.NativeEndian.PutUint32(number[4:], uint32(k.Machine))
+	return hashOf(mix(mix(uint64(o.Seed), 0), binary.NativeEndian.Uint64(number[:])))
 }
 
-func (o *Own) portHash(k Key) uint32 { return mix(mixed(o.Seed, k.Home), uint32(k.HomePort)) }
+func (o *Own) portHash(k Key) uint32 { return hashOf(mix(o.ofHome(k), uint64(k.HomePort))) }

@@ -143,13 +143,21 @@ struct bucket {
 };
 
 struct address {
-	u32 word[4]; // IPv4 is the last one, after ffff
+	union {
+		u32 word[4]; // IPv4 is the last one, after ffff
+		u64 half[2];
+	};
 };
 
 struct flow_key {
 	struct address home, far;
-	u16 home_port, far_port;
-	u32 protocol;
+	union {
+		struct {
+			u16 home_port, far_port;
+			u32 protocol;
+		};
+		u64 ends; // all three
+	};
 };
 
 struct flow {
@@ -236,20 +244,29 @@ INLINE u64 tick(void)
 	return jiffies();
 }
 
-INLINE u32 mix(u32 h, u32 word)
+// The hashes: words are mixed in, and the end brings the upper bits down to those that
+// the tables' masks take. Machines of one network differ in a word's upper bits only.
+#define GOLDEN 0x9e3779b97f4a7c15ull
+
+INLINE u64 mix(u64 h, u64 word)
 {
-	h = (h ^ word) * 0x9e3779b1u;
-	return h ^ h >> 15;
+	h = (h ^ word) * GOLDEN;
+	return h ^ h >> 32;
 }
 
-INLINE u32 mixed(u32 h, const struct address *a)
+INLINE u64 mixed(u64 h, const struct address *a)
 {
-	return mix(mix(mix(mix(h, a->word[0]), a->word[1]), a->word[2]), a->word[3]);
+	return mix(mix(h, a->half[0]), a->half[1]);
+}
+
+INLINE u32 hash_of(u64 h)
+{
+	return h * GOLDEN >> 32;
 }
 
 INLINE int same(const struct address *a, const struct address *b)
 {
-	return a->word[3] == b->word[3] && a->word[2] == b->word[2] && a->word[1] == b->word[1] && a->word[0] == b->word[0];
+	return a->half[1] == b->half[1] && a->half[0] == b->half[0];
 }
 
 // exceeds takes a cost from a bucket, if that has it.
@@ -291,36 +308,41 @@ INLINE int is_calm(struct flow *f, u32 length, u64 now)
 INLINE int parse(struct __sk_buff *skb, struct packet *p, int up)
 {
 	struct address *from = up ? &p->key.home : &p->key.far, *to = up ? &p->key.far : &p->key.home;
-	u8 h[40 + PORTS_ON], *ports;
+	union {
+		u8 byte[40 + PORTS_ON];
+		u16 half[20 + PORTS_ON / 2];
+		u32 word[10 + PORTS_ON / 4];
+	} h; // BPF reads bytes one by one where it does not know them for aligned
+	u16 *ports;
 	u32 at, protocol;
 	int whole;
 
 	if (skb->protocol == BE16(IPV4)) {
-		whole = load_relative(skb, 0, h, 20 + PORTS_ON, FROM_NETWORK_HEADER) >= 0;
-		if (!whole && load_relative(skb, 0, h, 20, FROM_NETWORK_HEADER) < 0)
+		whole = load_relative(skb, 0, &h, 20 + PORTS_ON, FROM_NETWORK_HEADER) >= 0;
+		if (!whole && load_relative(skb, 0, &h, 20, FROM_NETWORK_HEADER) < 0)
 			return 0;
-		ports = h + 20;
-		at = (h[0] & 15) * 4;
+		ports = h.half + 10;
+		at = (h.byte[0] & 15) * 4;
 		whole = whole && at == 20;
-		p->length = h[2] << 8 | h[3];
-		p->dscp = h[1] >> 2;
-		protocol = h[9];
-		if ((h[6] & 0x3f) | h[7]) // more fragments, or not the first
+		p->length = BE16(h.half[1]);
+		p->dscp = h.byte[1] >> 2;
+		protocol = h.byte[9];
+		if (h.half[3] & BE16(0x3fff)) // more fragments, or not the first
 			protocol = 0;
 		from->word[2] = to->word[2] = BE32(0xffffu);
-		__builtin_memcpy(&from->word[3], h + 12, 4);
-		__builtin_memcpy(&to->word[3], h + 16, 4);
+		from->word[3] = h.word[3];
+		to->word[3] = h.word[4];
 	} else if (skb->protocol == BE16(IPV6)) {
-		whole = load_relative(skb, 0, h, 40 + PORTS_ON, FROM_NETWORK_HEADER) >= 0;
-		if (!whole && load_relative(skb, 0, h, 40, FROM_NETWORK_HEADER) < 0)
+		whole = load_relative(skb, 0, &h, 40 + PORTS_ON, FROM_NETWORK_HEADER) >= 0;
+		if (!whole && load_relative(skb, 0, &h, 40, FROM_NETWORK_HEADER) < 0)
 			return 0;
-		ports = h + 40;
+		ports = h.half + 20;
 		at = 40;
-		p->length = (h[4] << 8 | h[5]) + 40;
-		p->dscp = (h[0] & 15) << 2 | h[1] >> 6;
-		protocol = h[6];
-		__builtin_memcpy(from, h + 8, 16);
-		__builtin_memcpy(to, h + 24, 16);
+		p->length = BE16(h.half[2]) + 40;
+		p->dscp = (h.byte[0] & 15) << 2 | h.byte[1] >> 6;
+		protocol = h.byte[6];
+		__builtin_memcpy(from->word, h.word + 2, 16);
+		__builtin_memcpy(to->word, h.word + 6, 16);
 	} else {
 		return 0;
 	}
@@ -330,17 +352,18 @@ INLINE int parse(struct __sk_buff *skb, struct packet *p, int up)
 		if (!whole && load_relative(skb, at, ports, PORTS_ON, FROM_NETWORK_HEADER) < 0) {
 			protocol = 0;
 		} else {
-			p->flags = ports[13] & SIX_FLAGS;
+			u32 flags = BE16(ports[6]); // below the header's length
+			p->flags = flags & SIX_FLAGS;
 			p->options = at + 20;
-			p->ends = at + (ports[12] >> 4) * 4;
+			p->ends = at + (flags >> 12) * 4;
 		}
 	} else if (protocol == UDP && !whole && load_relative(skb, at, ports, 4, FROM_NETWORK_HEADER) < 0) {
 		protocol = 0;
 	}
 	p->key.protocol = protocol;
 	if (protocol == TCP || protocol == UDP) {
-		p->key.home_port = up ? ports[0] << 8 | ports[1] : ports[2] << 8 | ports[3];
-		p->key.far_port = up ? ports[2] << 8 | ports[3] : ports[0] << 8 | ports[1];
+		p->key.home_port = BE16(ports[up ? 0 : 1]);
+		p->key.far_port = BE16(ports[up ? 1 : 0]);
 	}
 	return 1;
 }
@@ -414,8 +437,7 @@ INLINE int has_sack(struct __sk_buff *skb, const struct packet *p)
 
 INLINE int is_flow(const struct flow *f, const struct flow_key *k)
 {
-	return f->key.home_port == k->home_port && f->key.far_port == k->far_port && f->key.protocol == k->protocol &&
-	       same(&f->key.far, &k->far) && same(&f->key.home, &k->home);
+	return f->key.ends == k->ends && same(&f->key.far, &k->far) && same(&f->key.home, &k->home);
 }
 
 // find_flow returns a connection that a table has; 0 if it has not.
@@ -590,7 +612,8 @@ INLINE int classified(struct __sk_buff *skb, const int up)
 	struct machine *m;
 	struct address who;
 	u64 now, bytes = 0, packets = 0;
-	u32 mark = 0, hash, of_home, of_who, number = 0, place = 0, protocol;
+	u64 of_home, of_who; // what their addresses mix to
+	u32 mark = 0, hash, number = 0, place = 0, protocol;
 	enum lane lane = NORMAL;
 	enum code code = NO_CODE;
 	int answered = 0;
@@ -600,8 +623,7 @@ INLINE int classified(struct __sk_buff *skb, const int up)
 	now = tick();
 	protocol = p.key.protocol;
 	of_home = mixed(limits.seed, &p.key.home);
-	hash = mixed(of_home, &p.key.far);
-	hash = mix(mix(hash, (u32)p.key.home_port << 16 | p.key.far_port), protocol);
+	hash = hash_of(mix(mixed(of_home, &p.key.far), (u64)protocol << 32 | (u32)p.key.home_port << 16 | p.key.far_port));
 	if (up && limits.numbered) {
 		number = skb->tc_index;
 		BARRIER(number); // two reads, each at an offset that the verifier sees
@@ -639,7 +661,7 @@ INLINE int classified(struct __sk_buff *skb, const int up)
 		who.word[3] = number;
 		of_who = mixed(limits.seed, &who);
 	}
-#define MACHINE() take_machine(up ? (void *)&machines_up : (void *)&machines_down, &who, of_who, limits.machine_mask, s, now, &place)
+#define MACHINE() take_machine(up ? (void *)&machines_up : (void *)&machines_down, &who, hash_of(of_who), limits.machine_mask, s, now, &place)
 #define IS(l, c) do { lane = l; code = c; goto done; } while (0)
 
 	if (limits.named) {
@@ -723,7 +745,7 @@ udp:
 		goto names;
 	{
 		struct port_key k = { p.key.home, p.key.home_port, 0 };
-		u32 h = mix(of_home, k.port);
+		u32 h = hash_of(mix(of_home, k.port));
 		if (!answered && packets == 1)
 			partner(ports, up ? &swarms_up : &swarms_down, &k, h, s, now);
 		if ((swarms_up > now && is_swarm(up ? ports : other_ports, &k, h, now)) ||
@@ -910,7 +932,7 @@ SEC("tc/lan") int lan(struct __sk_buff *skb)
 {
 	struct address from = {};
 	u32 number = 0;
-	if (sender(skb, &from) && take_machine(&machines_lan, &from, mixed(limits.seed, &from), 255, &limits.up, tick(), &number))
+	if (sender(skb, &from) && take_machine(&machines_lan, &from, hash_of(mixed(limits.seed, &from)), 255, &limits.up, tick(), &number))
 		skb->tc_index = number;
 	return NEXT_FILTER;
 }
