@@ -163,6 +163,20 @@ func (m *maker) classifier(c *Classes) {
 		code = reason.BPFBesideNFT
 	}
 	m.because("classes.classifier", word(string(ByBPF)), say(code, "lan", c.LAN))
+	m.withoutNAT(c)
+}
+
+// withoutNAT has CAKE look at no connections where the program numbers every machine.
+// Then CAKE takes machine and flow from the program, and does not look for them itself.
+func (m *maker) withoutNAT(c *Classes) {
+	if !m.facts.OneLAN {
+		return
+	}
+	m.plan.Up.NAT, m.plan.Down.NAT = false, false
+	for _, d := range []Direction{DirectionUp, DirectionDown} {
+		i := slices.IndexFunc(m.plan.Reasons, func(r Reason) bool { return r.Field == field(d, "nat") })
+		m.plan.Reasons[i].Value, m.plan.Reasons[i].Why = word("no"), say(reason.NATNumbered, "lan", c.LAN)
+	}
 }
 
 // withoutBPF says why a BPF program can't apply the rules of such a plan; zero: it can.

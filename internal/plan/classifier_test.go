@@ -51,6 +51,14 @@ func TestClassifier(t *testing.T) {
 			if len(p.Classes.Rules) > 0 {
 				want = reason.BPFBesideNFT
 			}
+			if !p.Up.NAT || !p.Down.NAT {
+				t.Errorf("%s: CAKE does not look for machines, and some may be behind another interface", x.name)
+			}
+			facts.OneLAN = true
+			one, err := plan.Make(line, facts, x.ask)
+			if up, _ := one.Why("up.nat"); err != nil || one.Up.NAT || one.Down.NAT || up.Why.Code != reason.NATNumbered {
+				t.Errorf("%s, with all machines behind the LAN: %v: CAKE looks for them itself:\n%s", x.name, err, one.Explain())
+			}
 			if !p.Classes.ByBPF() || p.Classes.LAN != x.lan || said.Why.Code != want || !policy.Apart || policy.DownByMark {
 				t.Errorf("%s: %+v, explained as\n%s", x.name, p.Classes, p.Explain())
 			}

@@ -28,6 +28,7 @@ type Capabilities struct {
 	Language     *Language           `json:"-"` // what its configuration can express
 	WAN          string              `json:"wan"`
 	LAN          string              `json:"lan,omitempty"`
+	OneLAN       bool                `json:"one_lan,omitempty"`        // every machine of the home is behind LAN; false: some may be behind others
 	MTU          int                 `json:"mtu,omitempty"`            // IP bytes on the WAN; 0: 1500
 	PointToPoint bool                `json:"point_to_point,omitempty"` // the WAN has no Ethernet header: ppp, tun, wireguard
 	AQMs         []AQM               `json:"aqms,omitempty"`           // what the kernel supports; nil: as the platform's current release

@@ -80,6 +80,7 @@ func englishPlan() map[Code]string {
 		TinsOfClasses:          "a class is one of its tins, which goes first up to its share of the rate and no further",
 		IsolationOfHome:        "fair between the home's machines first, then between each one's flows",
 		IngressCharged:         "a packet that is dropped here has crossed the line already, so it is charged",
+		NATNumbered:            "the BPF program numbers the machines where they enter {lan:s}, the only interface with machines behind it, so CAKE need not look for them in conntrack",
 		NATLookup:              "the WAN sees every machine of the home under one address; conntrack knows which is which",
 		IntervalOfLine:         "its target is a twentieth, {target_ms:ms4}: what keeps a single download of this line's {rtt_ms:ms4} busy after a drop, where the line has no queue of its own to do it",
 		IntervalOfPictures:     "a picture of a video call is sent at once and takes longer at this rate: with CAKE's 100 ms each would lose packets beside uploads",

@@ -107,6 +107,7 @@ const (
 	IsolationOfHome    Code = "isolation_of_home"
 	IngressCharged     Code = "ingress_charged"
 	NATLookup          Code = "nat_lookup"
+	NATNumbered        Code = "nat_numbered"
 	IntervalOfLine     Code = "interval_of_line"
 	IntervalOfRTT      Code = "interval_of_rtt"
 	IntervalOfPictures Code = "interval_of_pictures"

@@ -52,6 +52,10 @@ func TestClassifierByBPFInLab(t *testing.T) {
 	if now := router(); strings.Contains(now, "unbloat") && strings.Contains(now, "table inet unbloat") {
 		t.Errorf("there is a table of nftables' besides the programs: %s", now)
 	}
+	looksForMachines := func() int { return strings.Count(run("tc", "qdisc", "show"), " nat ") }
+	if n := looksForMachines(); n != 0 {
+		t.Errorf("%d queues look for machines in conntrack, which the program has numbered", n)
+	}
 	echo(t, lab.ServerAddr)
 	call := func(port int) {
 		t.Helper()
@@ -125,6 +129,12 @@ func TestClassifierByBPFInLab(t *testing.T) {
 	if answered != 150 || inTin("wan", voice)-up < 150 || inTin("ifb4wan", voice)-down < 150 {
 		t.Errorf("in the flood %d of 150 packets were answered; %d and %d had class voice", answered, inTin("wan", voice)-up, inTin("ifb4wan", voice)-down)
 	}
+	run("ip", "addr", "add", "192.168.77.1/24", "dev", "lo") // machines may be behind it, which nobody numbers
+	apply("bpf")
+	if n := looksForMachines(); n != 2 {
+		t.Errorf("with two LANs %d queues look for machines in conntrack, not both", n)
+	}
+	run("ip", "addr", "del", "192.168.77.1/24", "dev", "lo")
 	apply("nft")
 	if now := router(); strings.Contains(now, tc.Pins) || !strings.Contains(now, "table inet unbloat") {
 		t.Errorf("after --classifier nft: %s", now)

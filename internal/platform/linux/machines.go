@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -65,7 +66,32 @@ func sortTraffic(all []Traffic) {
 // homeOf returns a function that reports whether an address is in the home: in
 // a network of any interface but the WAN, router included.
 func homeOf(ctx context.Context, r platform.Runner, wan string) func(netip.Addr) bool {
+	networks, err := networksOf(ctx, r)
+	if err != nil {
+		return func(netip.Addr) bool { return false }
+	}
+	var nets []netip.Prefix
+	for dev, all := range networks {
+		for _, n := range all {
+			if dev == wan {
+				nets = append(nets, netip.PrefixFrom(n.Addr(), n.Addr().BitLen()))
+			} else {
+				nets = append(nets, n.Masked())
+			}
+		}
+	}
+	return func(a netip.Addr) bool {
+		return slices.ContainsFunc(nets, func(n netip.Prefix) bool { return n.Contains(a) })
+	}
+}
+
+// networksOf are the router's own addresses with their networks, by interface. Those
+// that reach no other machine, or only the next one, are left out.
+func networksOf(ctx context.Context, r platform.Runner) (map[string][]netip.Prefix, error) {
 	out, err := platform.Output(ctx, r, "ip", "-j", "addr", "show")
+	if err != nil {
+		return nil, toolError("read the addresses", "ip", "iproute2", err)
+	}
 	var links []struct {
 		Name  string `json:"ifname"`
 		Addrs []struct {
@@ -73,25 +99,26 @@ func homeOf(ctx context.Context, r platform.Runner, wan string) func(netip.Addr)
 			Bits  int    `json:"prefixlen"`
 		} `json:"addr_info"`
 	}
-	if err != nil || json.Unmarshal(out, &links) != nil {
-		return func(netip.Addr) bool { return false }
+	if err := json.Unmarshal(out, &links); err != nil {
+		return nil, fmt.Errorf("read the addresses: %w", err)
 	}
-	var nets []netip.Prefix
+	all := map[string][]netip.Prefix{}
 	for _, l := range links {
 		for _, a := range l.Addrs {
-			addr, err := netip.ParseAddr(a.Local)
-			switch {
-			case err != nil || addr.IsLoopback() || addr.IsLinkLocalUnicast():
-			case l.Name == wan:
-				nets = append(nets, netip.PrefixFrom(addr, addr.BitLen()))
-			default:
-				nets = append(nets, netip.PrefixFrom(addr, a.Bits).Masked())
+			if addr, err := netip.ParseAddr(a.Local); err == nil && !addr.IsLoopback() && !addr.IsLinkLocalUnicast() {
+				all[l.Name] = append(all[l.Name], netip.PrefixFrom(addr, a.Bits))
 			}
 		}
 	}
-	return func(a netip.Addr) bool {
-		return slices.ContainsFunc(nets, func(n netip.Prefix) bool { return n.Contains(a) })
-	}
+	return all, nil
+}
+
+// isOnlyLAN reports whether no interface but the WAN and the LAN has a network: then
+// every machine is behind the LAN. What can't be read is no.
+func isOnlyLAN(ctx context.Context, r platform.Runner, wan, lan string) bool {
+	networks, err := networksOf(ctx, r)
+	delete(networks, wan)
+	return err == nil && len(networks) == 1 && networks[lan] != nil
 }
 
 // setsOf returns a function that looks up keys in the table's sets. Each set is

@@ -182,6 +182,7 @@ func Detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Capab
 			f.PointToPoint = l.NoEthernet
 		}
 	}
+	f.OneLAN = lan != "" && isOnlyLAN(ctx, r, wan, lan)
 	have, err := Probe(ctx, r, []string{"cake", "htb", "fq_codel", "pfifo", "ingress"}, true, true)
 	if err != nil {
 		f.Untried = err.Error()
