@@ -418,6 +418,7 @@ func sleeps() map[string]struct {
 		"internal/platform/linux/lab_classes_linux_test.go":  {2, virtual},
 		"internal/platform/linux/lab_domains_linux_test.go":  {1, virtual},
 		"internal/platform/linux/lab_families_linux_test.go": {2, virtual},
+		"internal/platform/linux/bpf/guest_linux_test.go":    {1, virtual},
 		"internal/platform/linux/lab_looks_linux_test.go":    {1, virtual},
 		"internal/protocol/lab_linux_test.go":                {2, virtual},
 		"internal/remote/lab_linux_test.go":                  {1, virtual},
