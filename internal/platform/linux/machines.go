@@ -85,8 +85,8 @@ func homeOf(ctx context.Context, r platform.Runner, wan string) func(netip.Addr)
 	}
 }
 
-// networksOf are the router's own addresses with their networks, by interface. Those
-// that reach no other machine, or only the next one, are left out.
+// networksOf are the router's own addresses with their networks, by interface, but for
+// those of the loopback and of the link alone.
 func networksOf(ctx context.Context, r platform.Runner) (map[string][]netip.Prefix, error) {
 	out, err := platform.Output(ctx, r, "ip", "-j", "addr", "show")
 	if err != nil {
