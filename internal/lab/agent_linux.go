@@ -107,11 +107,14 @@ func runBatch(ctx context.Context, b batch) error {
 }
 
 // settings are those of the nodes' kernels: forwarding, and interfaces that
-// hand over real packets instead of 64 kB bundles.
+// hand over real packets instead of 64 kB bundles. Between namespaces a packet keeps
+// the hash that its sender's socket gave it, and TCP takes another hash after each
+// timeout. No wire carries a hash: a router would see the retransmission in a queue
+// of its own. So a socket keeps its hash (net.core.txrehash).
 func (a *agent) settings(ctx context.Context) error {
 	hosts := a.g.Scenario.Hosts()
 	for _, n := range nodes(hosts, a.g.Router) {
-		script := "echo 1 > /proc/sys/net/ipv4/ip_forward; for i in $(ls /sys/class/net); do [ $i = lo ] || ethtool -K $i tso off gso off gro off >/dev/null 2>&1; done; true"
+		script := "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/core/txrehash; for i in $(ls /sys/class/net); do [ $i = lo ] || ethtool -K $i tso off gso off gro off >/dev/null 2>&1; done; true"
 		if a.g.Scenario.Home.ECN {
 			script = "echo 1 > /proc/sys/net/ipv4/tcp_ecn; " + script
 		}

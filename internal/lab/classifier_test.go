@@ -15,11 +15,13 @@ type classifierRow struct {
 	scenario string
 	fix      scenario.Fix // the same for both
 	over     float64      // ms by which the 95th percentile of the program's delay may be above nftables', on average
+	seeds    uint64       // as many as tell the average within that
 }
 
 // The rows of docs/classes.md are the same with the BPF program as with nftables: on
 // average of ten seeds the 95th percentile of the delay is within 1 ms, and nothing
-// is lost where nothing was.
+// is lost where nothing was. In slow-uplink it is that of forty: single runs differ by
+// 3 ms (standard deviation), so the difference of ten has a standard error of 1.4.
 func TestBPFBesideNFT(t *testing.T) {
 	needLong(t)
 	kbit := unit.KbitPerSecond
@@ -27,23 +29,22 @@ func TestBPFBesideNFT(t *testing.T) {
 		return scenario.Fix{AQM: "cake", Down: down * kbit, Up: up * kbit}
 	}
 	for _, row := range []classifierRow{
-		{"many", at(25_800, 4980), 1},
-		{"bulk-200", at(29_400, 4950), 1},
-		{"torrent-tcp", at(22_000, 989), 1},
-		{"torrent-utp", at(22_000, 989), 1},
-		{"flood", at(14_700, 986), 1},
-		{"abuser", at(29_400, 4950), 1},
-		{"slow-many", at(14_700, 992), 1},
-		{"slow-uplink", at(14_700, 989), 1},
+		{"many", at(25_800, 4980), 1, 10},
+		{"bulk-200", at(29_400, 4950), 1, 10},
+		{"torrent-tcp", at(22_000, 989), 1, 10},
+		{"torrent-utp", at(22_000, 989), 1, 10},
+		{"flood", at(14_700, 986), 1, 10},
+		{"abuser", at(29_400, 4950), 1, 10},
+		{"slow-many", at(14_700, 992), 1, 10},
+		{"slow-uplink", at(14_700, 989), 1, 40},
 	} {
 		t.Run(row.scenario, func(t *testing.T) {
 			t.Parallel()
-			const seeds = 10
 			sum := map[string]float64{}
-			for seed := range uint64(seeds) {
+			for seed := range row.seeds {
 				cases := besideNFT(t, row, seed+1)
 				for name, c := range cases {
-					sum[name] += c.Test.Loaded.Latency.IncreaseMs.P95 / seeds
+					sum[name] += c.Test.Loaded.Latency.IncreaseMs.P95 / float64(row.seeds)
 				}
 				if nft, bpf := cases["nft"].Test.Loaded.Latency, cases["bpf"].Test.Loaded.Latency; nft.Loss == 0 && bpf.Loss > 0 {
 					t.Errorf("seed %d: %.2g of the packets are lost with the program, and none with nftables", seed+1, bpf.Loss)

@@ -2,6 +2,7 @@ package lab_test
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,6 +28,40 @@ func TestGuestPing(t *testing.T) {
 	}
 	if !strings.Contains(string(out), "5 received") {
 		t.Fatal("pings were lost on an idle line")
+	}
+}
+
+// A packet that TCP sends again finds the queue of the first, as behind a wire: here
+// nobody answers, and the connection is asked for again and again.
+func TestRetransmissionsKeepTheirQueue(t *testing.T) {
+	t.Parallel()
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	run := func(argv ...string) string {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v: %s", strings.Join(argv, " "), err, out)
+		}
+		return string(out)
+	}
+	run("tc", "qdisc", "add", "dev", "wan", "root", "cake", "bandwidth", "5mbit", "besteffort", "flows")
+	run("tc", "qdisc", "add", "dev", "wan", "ingress")
+	run("tc", "filter", "add", "dev", "wan", "ingress", "protocol", "ip", "matchall", "action", "drop")
+	run("ip", "netns", "exec", lab.Host(1), "sh", "-c", "! timeout 20 bash -c ': </dev/tcp/"+lab.ServerAddr+"/9'")
+	var shaped []struct {
+		Packets uint64 `json:"packets"`
+		Tins    []struct {
+			Queues uint64 `json:"way_misses"` // that a flow has taken
+		} `json:"tins"`
+	}
+	out := run("tc", "-s", "-j", "qdisc", "show", "dev", "wan", "root")
+	if err := json.Unmarshal([]byte(out), &shaped); err != nil || len(shaped) != 1 || len(shaped[0].Tins) != 1 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if q := shaped[0]; q.Packets < 3 || q.Tins[0].Queues != 1 {
+		t.Errorf("%d packets of one connection took %d queues; want several packets and one queue", q.Packets, q.Tins[0].Queues)
 	}
 }
 
