@@ -39,11 +39,12 @@ func TestSlowMany(t *testing.T) {
 	ours := cases["ours"].Test.Loaded
 	atMost(t, "p95 increase, ms", ours.Latency.IncreaseMs.P95, 15)
 	atMost(t, "loss", ours.Latency.Loss, 0)
-	for name, loss := range map[string]float64{"fq_codel": 0.02, "cake": 0.9} {
-		// It depends on which flows share the probe's bucket: 775 to 3557 ms
-		// were seen.
-		atLeast(t, name+": p95 increase, ms", cases[name].Test.Loaded.Latency.IncreaseMs.P95, 300)
-		atLeast(t, name+": loss", cases[name].Test.Loaded.Latency.Loss, loss)
+	// Behind the others it depends on which flows share the probe's queue. CAKE loses most
+	// of what the probe sends: 88 to 94 % with nine seeds, and the p95 of the rest is 236
+	// to 1200 ms.
+	for name, least := range map[string]struct{ ms, loss float64 }{"fq_codel": {300, 0.02}, "cake": {150, 0.85}} {
+		atLeast(t, name+": p95 increase, ms", cases[name].Test.Loaded.Latency.IncreaseMs.P95, least.ms)
+		atLeast(t, name+": loss", cases[name].Test.Loaded.Latency.Loss, least.loss)
 	}
 }
 
@@ -68,7 +69,8 @@ func TestManyHTB(t *testing.T) {
 	if calls != 2 {
 		t.Errorf("%d calls, not 2", calls)
 	}
-	flat := cases["fq_codel"].Test.Loaded.Latency // it depends on which flows share its buckets: 106 and 248 ms, 5 % and 13 % lost were seen
+	// It depends on which flows share its queues: 108 to 173 ms, and 1.0 to 5.8 % lost with nine seeds.
+	flat := cases["fq_codel"].Test.Loaded.Latency
 	atLeast(t, "fq_codel: p95 increase, ms", flat.IncreaseMs.P95, 50)
-	atLeast(t, "fq_codel: loss", flat.Loss, 0.02)
+	atLeast(t, "fq_codel: loss", flat.Loss, 0.005)
 }
