@@ -149,7 +149,7 @@ bench: setup-test setup-bench build kernel ## benchmarks; the lab's speed among 
 	$(GO) test -run '^$$' -bench . -benchmem $$($(GO) list ./... | grep -v /internal/lab)
 
 .PHONY: compare
-compare: build kernel ## docs/evidence: ours beside what others do, on the real kernel, five seeds each (half an hour on two cores); goes on where it was stopped
+compare: build kernel ## docs/evidence: ours beside what others do, on the real kernel, five seeds each (twenty minutes a seed on two cores); goes on where it was stopped
 	@bin/unbloat lab compare --seeds 5 --markdown docs/evidence -o bin/compare.html --resume bin/compare-$(VERSION).jsonl
 	@bin/unbloat lab compare --subject calls --seeds 1 --markdown docs/evidence --resume bin/compare-$(VERSION).jsonl
 	@bin/unbloat lab compare --subject following --seeds 1 --markdown docs/evidence --resume bin/compare-$(VERSION).jsonl
