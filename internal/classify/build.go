@@ -550,7 +550,7 @@ func (w way) protocols() {
 func (w way) thin() string {
 	most := Rate{N: int64(w.l.Acks), Per: time.Second, Burst: int64(w.l.Acks), Over: true} // a second's: a page's short connections are not touched
 	all := &Limit{Name: "acks", Rate: most}
-	slow := &Limit{Name: "slow_acks", Rate: most, index: 1}
+	slow := &Limit{Name: "slow_acks", Rate: most, Even: true, index: 1}
 	w.table.Limits = []*Limit{all, slow}
 	goes := Step{Do: w.classify(w.lane(AcksLane))}
 	w.chain("over", w.then(AcksLane, is(SACKBlocks, 1), Alternate{}), Step{Then: Drop})

@@ -99,6 +99,20 @@ func (h Ticks) Of(d time.Duration) uint64 {
 	return uint64((int64(d)*int64(h) + int64(time.Second) - 1) / int64(time.Second))
 }
 
+// moments are the ticks of limits that are Even: 1024 ns.
+const moments Ticks = 1e9 >> 10
+
+// Clock returns by which ticks a limit counts where those of the kernel are h.
+func (l *Limit) Clock(h Ticks) Ticks {
+	if l.Even {
+		return moments
+	}
+	return h
+}
+
+// Moment is an instant in the ticks of limits that are Even.
+func Moment(t unit.Instant) uint64 { return moments.now(t) }
+
 // now is an instant as the program counts it.
 func (h Ticks) now(t unit.Instant) uint64 {
 	return uint64(int64(t) / (int64(time.Second) / int64(h)))
@@ -179,7 +193,7 @@ func NewOwn(t *Table, hz Ticks, places Places, seed uint32) *Own {
 		o.twin = append(o.twin, first[k])
 	}
 	for i, l := range t.Limits {
-		o.limits[i].Tokens = hz.Rate(l.Rate).Most
+		o.limits[i].Tokens = l.Clock(hz).Rate(l.Rate).Most
 	}
 	return o
 }
@@ -346,7 +360,8 @@ func (o *Own) Meter(now unit.Instant, s *Set, k Key, rates []Rate, bytes unit.Si
 
 // Exceeds charges a limit that all share.
 func (o *Own) Exceeds(now unit.Instant, l *Limit) bool {
-	return o.limits[l.index].exceeds(o.Ticks.now(now), o.Ticks.Rate(l.Rate), 1) == l.Rate.Over
+	clock := l.Clock(o.Ticks)
+	return o.limits[l.index].exceeds(clock.now(now), clock.Rate(l.Rate), 1) == l.Rate.Over
 }
 
 // Alternate is true for every second call.

@@ -68,6 +68,7 @@ type Set struct {
 type Limit struct {
 	Name string
 	Rate Rate
+	Even bool // what it lets pass comes evenly, not in lumps of a tick
 
 	index int
 }

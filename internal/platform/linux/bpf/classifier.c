@@ -120,6 +120,7 @@ struct side {
 struct constants {
 	struct side up, down;
 	struct rate packets, bytes, slow, acks; // a flow's, a connection's acknowledgements, those of all
+	struct rate slow_acks;                  // those of slow connections, in moments
 	struct rate speech;                     // a flow's small packets
 	u64 most_first, heavy, lasting;         // bytes of a connection
 	u64 busy_for, crowd_for, swarm_for;     // ticks
@@ -218,7 +219,7 @@ TABLE(machines_lan, struct machines, 256);
 TABLE(ports_up, struct ports, 64);
 TABLE(ports_down, struct ports, 64);
 TABLE(shared_up, struct shared, 1);
-TABLE(clock_of_test, u64, 1);
+TABLE(clock_of_test, u64, 2); // ticks, moments
 TABLE(clock_sample, struct sample, 1);
 
 // Until then a port of this direction may be a swarm's: most homes have none, and
@@ -242,6 +243,19 @@ INLINE u64 tick(void)
 		return at ? *at : 0;
 	}
 	return jiffies();
+}
+
+// moment is the time in units of 1024 ns. In ticks the tokens of a limit come in lumps:
+// so many acknowledgements pass at once, the next ones are all left out, and what a
+// download's server sends comes in lumps too.
+INLINE u64 moment(void)
+{
+	if (limits.test) {
+		u32 one = 1;
+		u64 *at = map_lookup(&clock_of_test, &one);
+		return at ? *at : 0;
+	}
+	return nanoseconds() >> 10;
 }
 
 // The hashes: words are mixed in, and the end brings the upper bits down to those that
@@ -588,7 +602,7 @@ INLINE int thinned(struct __sk_buff *skb, const struct packet *p, struct flow *f
 		return 0;
 	if (!s->made) {
 		fill(&s->all, &limits.acks, now);
-		fill(&s->slow, &limits.acks, now);
+		fill(&s->slow, &limits.slow_acks, moment());
 		s->made = 1;
 	}
 	if (exceeds(&s->all, &limits.acks, 1, now))
@@ -597,7 +611,7 @@ INLINE int thinned(struct __sk_buff *skb, const struct packet *p, struct flow *f
 		return 0;
 	if (f && exceeds(&f->of_acks, &limits.slow, 1, now))
 		return 0;
-	if (!exceeds(&s->slow, &limits.acks, 1, now))
+	if (!exceeds(&s->slow, &limits.slow_acks, 1, moment()))
 		return 0;
 	return !(has_sack(skb, p) && s->turns++ % 2 == 0);
 }

@@ -31,7 +31,7 @@ type (
 
 	constants struct {
 		Up, Down                                                                         sideOf
-		Packets, Bytes, Slow, Acks, Speech                                               rate
+		Packets, Bytes, Slow, Acks, SlowAcks, Speech                                     rate
 		MostFirst, Heavy, Lasting                                                        uint64
 		BusyFor, CrowdFor, SwarmFor                                                      uint64
 		MixedFor, SteadyFor, SpeaksFor, FullFor, TrialFor, LostFor, StruckFor, GreedyFor uint64
@@ -100,7 +100,8 @@ func constantsOf(t *classify.Table, s Setting) (c constants, err error) {
 		}
 	}
 	if len(t.Limits) > 0 {
-		c.Slow, c.Acks, c.Thins = of("acks_up", 0), s.Ticks.Rate(t.Limits[0].Rate), 1
+		all, slow := t.Limits[0], t.Limits[1]
+		c.Slow, c.Acks, c.SlowAcks, c.Thins = of("acks_up", 0), all.Clock(s.Ticks).Rate(all.Rate), slow.Clock(s.Ticks).Rate(slow.Rate), 1
 	}
 	c.MostFirst, c.Heavy, c.Lasting = uint64(max(l.FirstBytes, l.FirstUp, 1)), uint64(l.HeavyBytes), uint64(l.LongBytes)
 	c.UnansweredFor, c.DatagramsFor, c.StreamFor = s.Ticks.Of(classify.KeepUnanswered), s.Ticks.Of(classify.KeepDatagrams), s.Ticks.Of(classify.KeepStream)

@@ -230,7 +230,7 @@ func lawWorld(t *testing.T, seed uint64, packets int, met map[string]int) {
 	flows := lawFlows(rng, 200)
 	now := unit.Instant(time.Hour)
 	set := func() {
-		if err := o.ClockOfTest.Put(uint32(0), uint64(now/unit.Instant(time.Second/time.Duration(lawHZ)))); err != nil {
+		if err := errors.Join(o.ClockOfTest.Put(uint32(0), uint64(now/unit.Instant(time.Second/time.Duration(lawHZ)))), o.ClockOfTest.Put(uint32(1), classify.Moment(now))); err != nil {
 			t.Fatal(err)
 		}
 	}
