@@ -4,6 +4,9 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"testing"
+	"time"
+
+	"unbloat/unit"
 )
 
 // The machines of a home, whose addresses differ in few bits, each find a place: a
@@ -32,6 +35,28 @@ func TestMachinesOfOneNetworkFindPlaces(t *testing.T) {
 			if none > 2 {
 				t.Errorf("seed %#x, %s: %d of 100 machines have no place", o.Seed, x.what, none)
 			}
+		}
+	}
+}
+
+// What a limit that is Even lets pass comes as evenly as its rate, although a tick is
+// ten times as long; in ticks it would come in lumps of ten.
+func TestEvenLimitMakesNoLumps(t *testing.T) {
+	slow := &Limit{Rate: Rate{N: 1000, Per: time.Second, Burst: 20}, Even: true}
+	o := NewOwn(&Table{Limits: []*Limit{slow}}, 100, Places{Flows: 1, Machines: 1, Ports: 1}, 0)
+	now := unit.Instant(time.Hour)
+	for o.Exceeds(now, slow) { // the burst
+	}
+	for ms := range 100 {
+		passed := 0
+		for range 10 {
+			now = now.Add(time.Millisecond / 10)
+			if o.Exceeds(now, slow) {
+				passed++
+			}
+		}
+		if passed > 2 {
+			t.Fatalf("%d pass in millisecond %d; want at most 2", passed, ms)
 		}
 	}
 }
