@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,11 +26,15 @@ import (
 	"unbloat/internal/webtest"
 )
 
+// oursAlone turns off the protocols of others, whose ports are fixed: another
+// test, or another copy of this one, may have them.
+var oursAlone = []string{"--irtt", "", "--iperf3", "", "--netperf", ""}
+
 // startServe runs `unbloat serve` and returns the address of its page. stop
 // ends it as a service manager would.
 func startServe(t *testing.T, args ...string) (url string, stop func()) {
 	t.Helper()
-	c := exec.Command(os.Args[0], append([]string{"serve", "--listen", "127.0.0.1:0", "--irtt", "", "--iperf3", "", "--web", "127.0.0.1:0", "--drain", "1s"}, args...)...)
+	c := exec.Command(os.Args[0], slices.Concat([]string{"serve", "--listen", "127.0.0.1:0", "--web", "127.0.0.1:0", "--drain", "1s"}, oursAlone, args)...)
 	c.Env = append(os.Environ(), asProgram+"=1")
 	log, err := c.StderrPipe()
 	if err != nil {
@@ -49,9 +54,11 @@ func startServe(t *testing.T, args ...string) (url string, stop func()) {
 		}
 	}
 	found := make(chan string, 1)
+	var said strings.Builder // read when found is closed
 	go func() {
 		address := regexp.MustCompile(`msg=serving.* web=(\S+)`)
 		for lines := bufio.NewScanner(log); lines.Scan(); {
+			fmt.Fprintln(&said, lines.Text())
 			if m := address.FindStringSubmatch(lines.Text()); m != nil {
 				found <- "http://" + m[1]
 			}
@@ -64,8 +71,10 @@ func startServe(t *testing.T, args ...string) (url string, stop func()) {
 	}
 	if url == "" {
 		_ = c.Process.Kill()
+		for range found { // until its output ends
+		}
 		_ = c.Wait()
-		t.Fatal("serve did not say where it serves")
+		t.Fatalf("serve did not say where it serves:\n%s", said.String())
 	}
 	return url, stop
 }

@@ -149,7 +149,7 @@ func TestServeCommand(t *testing.T) {
 	for address, code := range map[string]int{"nonsense": exitUsage, "192.0.2.1:0": exitPrecondition} { // not an address of this machine
 		c = newServeCommand()
 		c.SilenceErrors, c.SilenceUsage = true, true
-		c.SetArgs([]string{"--listen", address, "--web", "", "--irtt", "", "--iperf3", ""})
+		c.SetArgs(append([]string{"--listen", address, "--web", ""}, oursAlone...))
 		var e *exitError
 		if err := c.ExecuteContext(t.Context()); !errors.As(err, &e) || e.code != code {
 			t.Errorf("%s: %v", address, err)

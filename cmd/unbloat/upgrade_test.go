@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,7 +24,7 @@ import (
 // returns when the program serves.
 func activated(t *testing.T, sockets []*os.File, args ...string) *exec.Cmd {
 	t.Helper()
-	c := exec.Command("sh", append([]string{"-c", `LISTEN_PID=$$ exec "$0" "$@"`, os.Args[0], "serve", "--irtt", "", "--iperf3", ""}, args...)...)
+	c := exec.Command("sh", slices.Concat([]string{"-c", `LISTEN_PID=$$ exec "$0" "$@"`, os.Args[0], "serve"}, oursAlone, args)...)
 	c.Env = append(os.Environ(), asProgram+"=1", fmt.Sprint("LISTEN_FDS=", len(sockets)))
 	c.ExtraFiles = sockets
 	log, err := c.StderrPipe()

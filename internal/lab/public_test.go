@@ -224,7 +224,7 @@ func (w *world) begin(t *testing.T) {
 		return nil
 	})
 	for address, key := range map[string]string{worldFree: "", worldMLab: worldToken} {
-		cmd := labtest.In(t.Context(), lab.NodeServer, labtest.Unbloat(), "serve", "--listen", address+":7676", "--web", address+":443", "--irtt", "", "--iperf3", "",
+		cmd := labtest.In(t.Context(), lab.NodeServer, labtest.Unbloat(), "serve", "--listen", address+":7676", "--web", address+":443", "--irtt", "", "--iperf3", "", "--netperf", "",
 			"--cert", filepath.Join(w.dir, "cert.pem"), "--cert-key", filepath.Join(w.dir, "key.pem"), "--state-dir", filepath.Join(w.dir, address), "--keep-results", "0", "--key", key)
 		if key == "" {
 			cmd.Args = cmd.Args[:len(cmd.Args)-2]

@@ -28,7 +28,7 @@ const (
 // as with real lines. The loopback does not include a network card's driver.
 func BenchmarkConcurrentTests(b *testing.B) {
 	address := freeAddress(b)
-	server := serveProcess(b, "--listen", address, "--irtt", "", "--iperf3", "", "--web", "")
+	server := serveProcess(b, "--listen", address, "--irtt", "", "--iperf3", "", "--netperf", "", "--web", "")
 	for b.Loop() {
 		for _, dir := range []string{probe.DirDown, probe.DirUp} {
 			cores, rate := concurrent(b, server, address, dir)

@@ -192,7 +192,7 @@ func serveProcess(b *testing.B, argv ...string) int {
 // least of all seconds is reported beside the medians.
 func BenchmarkThousandProbers(b *testing.B) {
 	address, bare := freeAddress(b), freeAddress(b)
-	server := serveProcess(b, "--listen", address, "--irtt", "", "--iperf3", "", "--web", "")
+	server := serveProcess(b, "--listen", address, "--irtt", "", "--iperf3", "", "--netperf", "", "--web", "")
 	echo := bareProcess(b, bare)
 	probes := openProbes(b, address, proberSessions)
 	for b.Loop() {

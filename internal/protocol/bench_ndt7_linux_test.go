@@ -29,7 +29,7 @@ func BenchmarkNDT7AgainstNDTServer(b *testing.B) {
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	ours := freeAddress(b) // in its own process like M-Lab's, or it would slow the client down
-	serveProcess(b, "--listen", freeAddress(b), "--irtt", "", "--iperf3", "", "--web", ours, "--state-dir", dir)
+	serveProcess(b, "--listen", freeAddress(b), "--irtt", "", "--iperf3", "", "--netperf", "", "--web", ours, "--state-dir", dir)
 	for b.Loop() {
 		var mine, theirs, ratios []float64
 		for range rounds {
