@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -75,6 +76,7 @@ func schemaOf(t *testing.T, name string, of reflect.Type) []byte {
 		reflect.TypeFor[json.RawMessage]():     {},
 		reflect.TypeFor[unit.Rate]():           {Type: "integer", Description: "bit/s"},
 		reflect.TypeFor[unit.Size]():           {Type: "integer", Description: "bytes"},
+		reflect.TypeFor[netip.AddrPort]():      text,
 		reflect.TypeFor[time.Duration]():       {Type: "integer", Description: "ns"},
 	}
 	for other, nested := range printed() { // it has a file of its own

@@ -43,6 +43,10 @@ type routerStatus struct {
 	Flows map[string]map[string]int `json:"flows,omitempty"`
 	// Machines is the traffic of each machine's connections, by class.
 	Machines []platform.Traffic `json:"machines,omitempty"`
+	// Connections are those asked for: steady ones first, then those that have
+	// carried most. There are MoreConnections besides.
+	Connections     []platform.Connection `json:"connections,omitempty"`
+	MoreConnections int                   `json:"more_connections,omitempty"`
 }
 
 // A drift is how a WAN differs from what was applied to it.
@@ -71,25 +75,30 @@ func newStatusCommand() *cobra.Command {
 	var f routerFlags
 	var watch bool
 	var wan, tag string
+	var most int
 	c := &cobra.Command{
 		Use:     "status",
 		Short:   "Show the shapers that are really there, and what they do",
 		GroupID: "main",
 		Long: "Shows all shapers on the router, whoever made them, and compares them with what was applied.\n" +
 			"If they differ it says how to repair that, and the exit code is 1.\n\n" +
+			"Where flows have classes on Linux and OpenWrt, it lists them with the class of each way.\n\n" +
 			"--watch shows what a running daemon believes of each line that it keeps, and why the\n" +
 			"shapers' rates are what they are: on a terminal in place, otherwise a line for each\n" +
 			"change. Without a daemon it shows the shapers again every second.",
-		Example: "  unbloat status\n  unbloat status --watch\n  unbloat status --router ssh://root@192.168.1.1 --json",
+		Example: "  unbloat status\n  unbloat status --watch\n  unbloat status --flows 100\n  unbloat status --router ssh://root@192.168.1.1 --json",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
+			if most < 0 {
+				return usageError("status: --flows %d: a number of flows, 0 for none", most)
+			}
 			r, err := f.open(c.Context())
 			if err != nil {
 				return changeError(err)
 			}
 			defer r.Close()
 			if !watch {
-				s, err := f.status(c.Context(), r, wan)
+				s, err := f.status(c.Context(), r, wan, most)
 				if err != nil {
 					return changeError(err)
 				}
@@ -102,18 +111,20 @@ func newStatusCommand() *cobra.Command {
 			if done, err := f.watchKept(c, wan, tag); done || err != nil {
 				return err
 			}
-			return f.watchStatus(c.Context(), r, wan, c.OutOrStdout())
+			return f.watchStatus(c.Context(), r, wan, most, c.OutOrStdout())
 		},
 	}
 	f.register(c)
 	f.targetFlags.register(c)
 	c.Flags().StringVar(&wan, "wan", "", "interface towards the internet (default: that of the default route)")
+	c.Flags().IntVar(&most, "flows", usualFlows, "where flows have classes: how many to list with theirs; steady ones come first, then those that carried most")
 	c.Flags().BoolVar(&watch, "watch", false, "go on showing it until interrupted; on a terminal in place")
 	c.Flags().StringVar(&tag, "lang", "", "`LANGUAGE` of --watch: en or de (default: LC_ALL, LC_MESSAGES or LANG, else en)")
 	return c
 }
 
-func (f *routerFlags) status(ctx context.Context, r *router, wan string) (*routerStatus, error) {
+// status reads how the router is, with so many connections at most.
+func (f *routerFlags) status(ctx context.Context, r *router, wan string, most int) (*routerStatus, error) {
 	if err := r.checkWAN(ctx, wan); err != nil {
 		return nil, err
 	}
@@ -154,7 +165,7 @@ func (f *routerFlags) status(ctx context.Context, r *router, wan string) (*route
 				if lost := r.lostClasses(ctx, p); len(lost) > 0 {
 					s.LostClasses = map[string][]string{p.WAN: lost}
 				}
-				s.Machines = known.Machines(ctx, r.runner, p)
+				s.connections(known.Connections(ctx, r.runner, p), most)
 				break
 			}
 		}
@@ -209,13 +220,13 @@ func (f *routerFlags) mend(ctx context.Context, r *router, wan string) string {
 
 // watchStatus prints the status every second, with the rates since the last
 // time.
-func (f *routerFlags) watchStatus(ctx context.Context, r *router, wan string, w io.Writer) error {
+func (f *routerFlags) watchStatus(ctx context.Context, r *router, wan string, most int, w io.Writer) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	var last *routerStatus
 	at := time.Now()
 	for {
-		s, err := f.status(ctx, r, wan)
+		s, err := f.status(ctx, r, wan, most)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -276,6 +287,7 @@ func (f *routerFlags) printStatus(w io.Writer, s, last *routerStatus, since time
 		fmt.Fprintf(w, "  To put it back: %s\n", d.Mend)
 	}
 	s.printHosts(w, last, since)
+	s.printConnections(w, last, since)
 	s.printDaemon(w)
 	for _, p := range s.Pending {
 		fmt.Fprintf(w, "A change of %s is undone in %.0f s unless you run: unbloat confirm\n", p.WAN, max(p.Seconds, 0))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"unbloat/internal/classify"
 	"unbloat/internal/lang/nft"
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
@@ -107,9 +109,69 @@ func (s *routerStatus) machineRate(t platform.Traffic, last *routerStatus, since
 	}
 	for _, x := range last.Machines {
 		if x.Home == t.Home && x.Class == t.Class && x.Flows == t.Flows && t.Up >= x.Up && t.Down >= x.Down {
-			rate := func(n unit.Size) unit.Rate { return unit.Rate(float64(n) * 8 / since.Seconds()) }
-			return rate(t.Up - x.Up), rate(t.Down - x.Down), true
+			return rateOf(t.Up-x.Up, since), rateOf(t.Down-x.Down, since), true
 		}
 	}
 	return 0, 0, false
+}
+
+func rateOf(n unit.Size, over time.Duration) unit.Rate {
+	return unit.Rate(float64(n) * 8 / over.Seconds())
+}
+
+// usualFlows is how many flows are listed if nobody says how many.
+const usualFlows = 10
+
+// connections takes in those of the home.
+func (s *routerStatus) connections(all []platform.Connection, most int) {
+	s.Machines = platform.Machines(all)
+	platform.Busiest(all, classify.Steady.Name())
+	s.Connections = all[:min(most, len(all))]
+	s.MoreConnections = len(all) - len(s.Connections)
+}
+
+// printConnections prints each listed flow with its class in either direction.
+func (s *routerStatus) printConnections(w io.Writer, last *routerStatus, since time.Duration) {
+	if len(s.Connections) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "Flows and their classes, steady ones first, then those that carried most:")
+	for _, c := range s.Connections {
+		was, known := last.connection(c)
+		way := func(x, before platform.Carried) string {
+			text := cmp.Or(string(x.Class), "no class yet")
+			if x.Why == classify.Steady.Name() {
+				text += " (steady)"
+			}
+			text += ", " + x.Bytes.Short()
+			if known && since > 0 && x.Bytes > before.Bytes {
+				text += ", now " + rateOf(x.Bytes-before.Bytes, since).Short()
+			}
+			return text
+		}
+		fmt.Fprintf(w, "  %s: up %s; down %s\n", flowText(c), way(c.Up, was.Up), way(c.Down, was.Down))
+	}
+	if s.MoreConnections > 0 {
+		fmt.Fprintf(w, "  and %d more: unbloat status --flows %d\n", s.MoreConnections, len(s.Connections)+s.MoreConnections)
+	}
+	fmt.Fprintf(w, "Why one has its class: unbloat why %q\n", flowText(s.Connections[0]))
+}
+
+// flowText is a flow as `why` takes it.
+func flowText(c platform.Connection) string {
+	return classify.Flow{Protocol: c.Protocol, Home: c.Home, Far: c.Far}.String()
+}
+
+// connection finds one that was listed.
+func (s *routerStatus) connection(c platform.Connection) (platform.Connection, bool) {
+	if s == nil {
+		return platform.Connection{}, false
+	}
+	i := slices.IndexFunc(s.Connections, func(x platform.Connection) bool {
+		return x.Protocol == c.Protocol && x.Home == c.Home && x.Far == c.Far
+	})
+	if i < 0 {
+		return platform.Connection{}, false
+	}
+	return s.Connections[i], true
 }

@@ -169,6 +169,16 @@ func Number(protocol string) uint8 {
 	return map[string]uint8{"tcp": TCP, "udp": UDP, "icmp": ICMP, "sctp": SCTP, "esp": ESP, "gre": GRE}[protocol]
 }
 
+// NameOf returns the name of a protocol as Protocols has it; "" if that has none.
+func NameOf(number uint8) string {
+	for _, p := range Protocols() {
+		if Number(p) == number {
+			return p
+		}
+	}
+	return ""
+}
+
 // mappedBits begin an IPv4 address that is written as one of IPv6 (RFC 4291 §2.5.5.2).
 const mappedBits = 96
 

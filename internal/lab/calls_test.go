@@ -74,7 +74,7 @@ func TestVideoCallsInLab(t *testing.T) {
 // A call by TCP shares with the uploads: nothing tells it from them. How its sound fares is
 // a matter of chance, with CAKE alone as with classes (3.90 to 4.32 and 4.00 to 4.28 were
 // seen), so a mean is held: clear, and no worse than with CAKE alone. In twenty draws the means
-// differed by 0.04; in the first five by 0.12, and those have a standard error of 0.05.
+// differed by 0.04; in the first five by 0.12, and a mean of five has a standard error of 0.06.
 func TestCallByTCPInLab(t *testing.T) {
 	needLong(t)
 	const draws = 20

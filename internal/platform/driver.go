@@ -260,8 +260,9 @@ type Classes struct {
 	// Flows counts the metered flows of each machine, by direction and state:
 	// "up calm", "down busy".
 	Flows func(ctx context.Context, r Runner) map[string]map[string]int
-	// Machines returns the bytes of each machine's connections, by class.
-	Machines func(ctx context.Context, r Runner, p plan.Plan) []Traffic
+	// Connections returns those of the home's machines with their classes; nil if they
+	// can't be read.
+	Connections func(ctx context.Context, r Runner, p plan.Plan) []Connection
 	// Hosts returns the addresses of the home's machines, by name.
 	Hosts func(ctx context.Context, r Runner) map[string][]string
 	// Sets returns a function that says whether a set of the rules has a key. Each set

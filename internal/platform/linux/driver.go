@@ -58,5 +58,5 @@ func unsure(ctx context.Context, r platform.Runner) string {
 
 // Classes reads classes from connection tracking and our nftables table.
 func Classes() *platform.Classes {
-	return &platform.Classes{Lost: LostClasses, Flows: Flows, Machines: Machines, Hosts: Hosts, Sets: setsOf, Why: Why}
+	return &platform.Classes{Lost: LostClasses, Flows: Flows, Connections: Connections, Hosts: Hosts, Sets: setsOf, Why: Why}
 }

@@ -159,10 +159,10 @@ func TestClassesByFamilyInLab(t *testing.T) {
 			}
 		}
 		local, _, _ := net.SplitHostPort(call.LocalAddr().String())
-		all := linux.Machines(ctx, platform.Local{}, p)
-		if !slices.ContainsFunc(all, func(x linux.Traffic) bool {
+		all := platform.Machines(linux.Connections(ctx, platform.Local{}, p))
+		if !slices.ContainsFunc(all, func(x platform.Traffic) bool {
 			return x.Home == local && x.Class == plan.Voice && x.Flows == 1 && x.Up > 20*unit.KB && x.Down > 20*unit.KB
-		}) || !slices.ContainsFunc(all, func(x linux.Traffic) bool {
+		}) || !slices.ContainsFunc(all, func(x platform.Traffic) bool {
 			return x.Home == local && x.Class != plan.Voice && x.Up > 100*unit.KB
 		}) {
 			t.Errorf("%s: the machine's call and uploads are not among %+v", family, all)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -101,6 +102,23 @@ func TestClassifierByBPFInLab(t *testing.T) {
 	if !strings.Contains(status, host+", voice: 1 connections") || !strings.Contains(status, host+": 1 calm and 0 busy flows up (0 of these steady), 1 calm and 0 busy down (0 steady)") {
 		t.Errorf("status: %s", status)
 	}
+	steady := func(port int) {
+		t.Helper()
+		within(t, lab.Host(1), func() {
+			c, err := net.DialUDP("udp4", &net.UDPAddr{Port: port}, &net.UDPAddr{IP: net.ParseIP(lab.ServerAddr), Port: 5004})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			film(t, c)
+		})
+		want := regexp.MustCompile(fmt.Sprintf(`udp %s:%d > %s:5004: up interactive \(steady\), \d.*MB; down interactive \(steady\), \d.*MB`, host, port, lab.ServerAddr))
+		if status := run(labtest.Unbloat(), "status", "--wan", "wan"); !want.MatchString(status) {
+			t.Errorf("status does not say that %s:%d is steady: %s", host, port, status)
+		}
+	}
+	steady(4720)
 	again := run(labtest.Unbloat(), "apply", "--shape-down", "30mbit", "--shape-up", "5mbit", "--wan", "wan", "--lan", "lan", "--aqm", "cake", "--classifier", "bpf", "--dry-run")
 	if strings.Contains(again, "tc ") || strings.Contains(again, "classifier load") {
 		t.Errorf("what is applied would be changed: %s", again)
@@ -139,6 +157,7 @@ func TestClassifierByBPFInLab(t *testing.T) {
 	if now := router(); strings.Contains(now, tc.Pins) || !strings.Contains(now, "table inet unbloat") {
 		t.Errorf("after --classifier nft: %s", now)
 	}
+	steady(4721)
 	apply("bpf", "--rule", "class=bulk,protocol=udp,far_port=5004")
 	if now := router(); !strings.Contains(now, tc.Pins) || !strings.Contains(now, "table inet unbloat") {
 		t.Errorf("with a rule there are not both: %s", now)

@@ -1,7 +1,6 @@
 package linux
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -16,14 +15,11 @@ import (
 	"unbloat/unit"
 )
 
-// A Traffic holds the bytes of one machine's connections in one class.
-type Traffic = platform.Traffic
-
-// Machines reads current traffic by machine and class from connection tracking;
-// nil if that can't be read.
-func Machines(ctx context.Context, r platform.Runner, p plan.Plan) []Traffic {
+// Connections reads those of the home's machines, and the class of each, from connection
+// tracking and the table's sets; nil if connection tracking can't be read.
+func Connections(ctx context.Context, r platform.Runner, p plan.Plan) []platform.Connection {
 	if p.Classes.ByBPF() {
-		return programMachines(ctx, r, p)
+		return programConnections(ctx, r, p)
 	}
 	out, err := platform.Output(ctx, r, "cat", "/proc/net/nf_conntrack")
 	if err != nil {
@@ -37,30 +33,28 @@ func Machines(ctx context.Context, r platform.Runner, p plan.Plan) []Traffic {
 	}
 	home := homeOf(ctx, r, p.WAN)
 	in := setsOf(ctx, r)
-	var all []Traffic
+	decider := nft.NewDecider(p)
+	var all []platform.Connection
 	for line := range strings.Lines(string(out)) {
 		f, c, up, down, ok := listed(line, home)
 		if !ok {
 			continue
 		}
-		d, of := plan.DirectionUp, up
-		if down.bytes > up.bytes {
-			d, of = plan.DirectionDown, down
+		carried := func(d plan.Direction, h half) platform.Carried {
+			f.Packet = h.bytes / max(h.packets, 1)
+			class, why, ok := decider.Reasons(d, f, c, in)
+			if !ok {
+				return platform.Carried{Bytes: h.bytes, Class: plan.Normal} // every flow is treated alike
+			}
+			x := platform.Carried{Bytes: h.bytes, Class: class}
+			if len(why) > 0 {
+				x.Why = why[len(why)-1].Code.Name()
+			}
+			return x
 		}
-		f.Packet = of.bytes / max(of.packets, 1)
-		class := nft.Decide(p, d, f, c, in).Class
-		add(&all, Traffic{Home: f.Home.Addr().String(), Class: class, Flows: 1, Up: up.bytes, Down: down.bytes})
+		all = append(all, platform.Connection{Protocol: f.Protocol, Home: f.Home, Far: f.Far, Up: carried(plan.DirectionUp, up), Down: carried(plan.DirectionDown, down)})
 	}
-	sortTraffic(all)
 	return all
-}
-
-// sortTraffic sorts by machine, then by class.
-func sortTraffic(all []Traffic) {
-	order := plan.AllClasses()
-	slices.SortFunc(all, func(a, b Traffic) int {
-		return cmp.Or(cmp.Compare(a.Home, b.Home), cmp.Compare(slices.Index(order, a.Class), slices.Index(order, b.Class)))
-	})
 }
 
 // homeOf returns a function that reports whether an address is in the home: in
@@ -124,17 +118,33 @@ func isOnlyLAN(ctx context.Context, r platform.Runner, wan, lan string) bool {
 // setsOf returns a function that looks up keys in the table's sets. Each set is
 // listed only once.
 func setsOf(ctx context.Context, r platform.Runner) func(set, key string) bool {
-	texts := map[string]string{}
+	sets := map[string]map[string]bool{}
 	numbered := strings.NewReplacer("tcp . ", "6 . ", "udp . ", "17 . ") // nft -n lists protocols by number
 	return func(set, key string) bool {
-		text, ok := texts[set]
+		keys, ok := sets[set]
 		if !ok {
 			out, _ := platform.Output(ctx, r, "nft", "-n", "list", "set", nft.Family, nft.TableIs, set)
-			text = strings.NewReplacer(",", " ", "\n", " ", "\t", " ").Replace(string(out))
-			texts[set] = text
+			keys = elementsOf(string(out))
+			sets[set] = keys
 		}
-		return strings.Contains(text, " "+numbered.Replace(key)+" ")
+		return keys[numbered.Replace(key)]
 	}
+}
+
+// elementsOf returns the keys in the listing of a set. What else is said of an element,
+// such as when it expires, is taken for keys too, and no key looks like that.
+func elementsOf(listing string) map[string]bool {
+	keys := map[string]bool{}
+	_, elements, _ := strings.Cut(listing, "elements = {")
+	words := strings.Fields(strings.ReplaceAll(elements, ",", " "))
+	for i := 0; i < len(words); i++ {
+		from := i
+		for i+2 < len(words) && words[i+1] == "." {
+			i += 2
+		}
+		keys[strings.Join(words[from:i+1], " ")] = true
+	}
+	return keys
 }
 
 // A half holds a connection's counters in one direction.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -26,7 +27,7 @@ func (l lookedAt) Run(_ context.Context, argv []string, _ []byte) (stdout, stder
 	return nil, nil, &platform.MissingToolError{Tool: argv[0]}
 }
 
-// TestMachines: traffic by machine and class: behind NAT, with a forwarded
+// TestMachines: connections with the class of either direction, and traffic by machine and class: behind NAT, with a forwarded
 // port, over IPv6. The router's own traffic to the home and transit traffic are
 // not counted.
 func TestMachines(t *testing.T) {
@@ -51,7 +52,23 @@ ipv4     2 icmp     1 29 src=192.168.1.2 dst=9.9.9.9 type=8 code=0 id=7 packets=
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []linux.Traffic{
+	all := linux.Connections(t.Context(), r, p)
+	var got []string
+	for _, c := range all {
+		got = append(got, fmt.Sprintf("%s %s %s | %s %s %d | %s %s %d", c.Protocol, c.Home, c.Far, c.Up.Class, c.Up.Why, c.Up.Bytes, c.Down.Class, c.Down.Why, c.Down.Bytes))
+	}
+	if want := []string{
+		"udp 192.168.1.2:5004 198.51.100.9:5004 | voice calm_small 100000 | voice calm_small 110000",
+		"tcp 192.168.1.2:40000 198.51.100.9:443 | normal ordinary 3000000 | interactive acknowledges 52000",
+		"tcp 192.168.1.2:40001 198.51.100.9:443 | bulk was_bulk 3000000 | interactive acknowledges 52000",
+		"tcp 192.168.1.3:443 198.51.100.7:7777 | normal ordinary 150000 | interactive acknowledges 6000",
+		"udp 192.168.1.4:5004 198.51.100.9:5004 | normal took_more 600000 | voice calm_small 110000",
+		"udp 192.168.1.5:5004 198.51.100.9:5004 | interactive steady 600000 | voice calm_small 110000",
+		"udp [2001:db8:1::2]:6881 [2001:db8:2::1]:6881 | bulk swarm 500000 | bulk swarm 110000",
+	}; !slices.Equal(got, want) {
+		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	want := []platform.Traffic{
 		{Home: "192.168.1.2", Class: plan.Voice, Flows: 1, Up: 100 * unit.KB, Down: 110 * unit.KB},
 		{Home: "192.168.1.2", Class: plan.Normal, Flows: 1, Up: 3 * unit.MB, Down: 52 * unit.KB},
 		{Home: "192.168.1.2", Class: plan.Bulk, Flows: 1, Up: 3 * unit.MB, Down: 52 * unit.KB},
@@ -60,10 +77,14 @@ ipv4     2 icmp     1 29 src=192.168.1.2 dst=9.9.9.9 type=8 code=0 id=7 packets=
 		{Home: "192.168.1.5", Class: plan.Interactive, Flows: 1, Up: 600 * unit.KB, Down: 110 * unit.KB}, // busy, and steady
 		{Home: "2001:db8:1::2", Class: plan.Bulk, Flows: 1, Up: 500 * unit.KB, Down: 110 * unit.KB},
 	}
-	if got := linux.Machines(t.Context(), r, p); !reflect.DeepEqual(got, want) {
+	if got := platform.Machines(all); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v\nwant\n%+v", got, want)
 	}
-	if got := linux.Machines(t.Context(), lookedAt{}, p); got != nil {
+	platform.Busiest(all, "steady")
+	if first, second := all[0].Home.Addr().String(), all[1].Up.Bytes; first != "192.168.1.5" || second != 3*unit.MB || all[len(all)-1].Far.Port() != 7777 {
+		t.Errorf("sorted for people: %+v", all)
+	}
+	if got := linux.Connections(t.Context(), lookedAt{}, p); got != nil {
 		t.Errorf("nothing can be read, and %+v is said", got)
 	}
 }

@@ -156,34 +156,19 @@ func programFlows(ctx context.Context, r platform.Runner, out map[string]map[str
 	}
 }
 
-// programMachines is the traffic by machine and class in the programs' tables: a
-// connection has the class that its last packet got in its busier direction.
-func programMachines(ctx context.Context, r platform.Runner, p plan.Plan) []Traffic {
-	var all []Traffic
-	classOf := func(lane string) plan.Class {
-		if lane == classify.AcksLane {
-			return plan.Interactive
+// programConnections are the connections in the programs' tables, each with the class
+// that its last packet got.
+func programConnections(ctx context.Context, r platform.Runner, p plan.Plan) []platform.Connection {
+	carried := func(h bpf.Half) platform.Carried {
+		x := platform.Carried{Bytes: h.Bytes, Class: plan.Class(h.Lane), Why: h.Code.Name()}
+		if h.Lane == classify.AcksLane {
+			x.Class = plan.Interactive
 		}
-		return plan.Class(lane)
+		return x
 	}
+	var all []platform.Connection
 	for _, x := range programTables(ctx, r, wantedPrograms(p).Keys[0]).Flows {
-		of := x.Up
-		if x.Down.Bytes > x.Up.Bytes {
-			of = x.Down
-		}
-		add(&all, Traffic{Home: x.Home.Addr().String(), Class: classOf(of.Lane), Flows: 1, Up: x.Up.Bytes, Down: x.Down.Bytes})
+		all = append(all, platform.Connection{Protocol: classify.NameOf(x.Protocol), Home: x.Home, Far: x.Far, Up: carried(x.Up), Down: carried(x.Down)})
 	}
-	sortTraffic(all)
 	return all
-}
-
-// add adds a connection's traffic to that of its machine and class.
-func add(all *[]Traffic, t Traffic) {
-	for i, x := range *all {
-		if x.Home == t.Home && x.Class == t.Class {
-			(*all)[i].Flows, (*all)[i].Up, (*all)[i].Down = x.Flows+t.Flows, x.Up+t.Up, x.Down+t.Down
-			return
-		}
-	}
-	*all = append(*all, t)
 }
