@@ -265,15 +265,16 @@ func classOptions(s plan.Shaper) Options {
 // classBetween returns the options of an HTB class: rate is least, ceil is
 // most.
 func classBetween(s plan.Shaper, least, most unit.Rate) Options {
-	burst := int64(orElse(int(s.Burst), 1590))
+	asked := int64(orElse(int(s.Burst), 1590))
 	bucket := func(r unit.Rate) Value {
+		burst := shownBurst(int64(r)/8, asked)
 		old, newer := bucketShown(int64(r)/8, burst)
 		return Value{Kernel: strconv.FormatInt(old, 10), AltKernel: strconv.FormatInt(newer, 10), Arg: strconv.FormatInt(burst, 10)}
 	}
 	least, most = ShownRate(least), ShownRate(most)
 	return Options{
 		"rate": num(least), "ceil": num(most), "burst": bucket(least), "cburst": bucket(most),
-		"quantum": num(orElse(int(s.ClassQ), int(burst))),
+		"quantum": num(orElse(int(s.ClassQ), int(asked))),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -139,6 +140,30 @@ func TestBuckets(t *testing.T) {
 			t.Errorf("new: %d shows as %d, which shows as %d", burst, newer, again)
 		}
 	})
+}
+
+// TestShownBursts: a burst is chosen that tc(8)'s text output shows exactly, a little below
+// the one that was asked for: tc 6.1 shows 11250 bytes at 90 Mbit/s as "11Kb".
+func TestShownBursts(t *testing.T) {
+	if got := tc.ShownBurst(11_250_000, 11250); got != 11248 {
+		t.Errorf("at 90 Mbit/s: %d", got)
+	}
+	for rate := int64(12_500); rate <= 1_250_000_000; rate += 1 + rate/977 {
+		asked := max(rate/1000, 1590)
+		n := tc.ShownBurst(rate, asked)
+		if n > asked || n < asked-4096-rate/100_000 {
+			t.Errorf("at %d bytes/s: %d for %d", rate, n, asked)
+		}
+		old, newer := tc.BucketShown(rate, n)
+		for _, x := range []int64{old, newer} {
+			for _, of := range []struct{ unit, near float64 }{{1 << 20, 1024}, {1 << 10, 16}} {
+				if y := float64(x); y >= of.unit && y != of.unit*math.Round(y/of.unit) && math.Abs(y-of.unit*math.Round(y/of.unit)) < of.near {
+					t.Errorf("at %d bytes/s %d is shown as %g of %g", rate, x, math.Round(y/of.unit), of.unit)
+					break
+				}
+			}
+		}
+	}
 }
 
 // TestCodelTimes derives from the reported time an argument that reads back the

@@ -168,6 +168,41 @@ func bucketShown(bps, n int64) (old, new int64) {
 	return old, int64(r * (float64(up) / ticksPerMicrosecond) / 1e6)
 }
 
+// shownBurst returns the largest size up to n bytes whose bucket tc(8)'s text output
+// shows exactly, at bps bytes/s: it rounds what is near a whole number of KiB or MiB, and
+// what can't be read back exactly can't be verified.
+func shownBurst(bps, n int64) int64 {
+	span := bps/1e5 + 4*nearMiB
+	for m := n; m > max(n-span, 0); m-- {
+		if old, newer := bucketShown(bps, m); isShown(old) && isShown(newer) {
+			return m
+		}
+	}
+	return n
+}
+
+// What tc(8) takes for a whole number of KiB or MiB (tc/tc_util.c: print_size).
+const (
+	nearKiB = 16
+	nearMiB = 1024
+)
+
+// isShown reports whether tc(8)'s text output shows a size exactly.
+func isShown(n int64) bool {
+	off := func(of int64) int64 {
+		r := n % of
+		return min(r, of-r)
+	}
+	const kib, mib = 1 << 10, 1 << 20
+	switch {
+	case n >= mib && off(mib) < nearMiB:
+		return off(mib) == 0
+	case n >= kib && off(kib) < nearKiB:
+		return off(kib) == 0
+	}
+	return true
+}
+
 // bucketArg returns the smallest size in bytes that tc(8) shows as shown; shown
 // itself if there is none.
 func bucketArg(bps, shown int64) int64 {

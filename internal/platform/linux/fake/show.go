@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,8 +115,8 @@ func (d *Device) classText() string {
 		if !inner {
 			fmt.Fprintf(&b, "prio %s quantum %s ", c.options["prio"], c.options["quantum"])
 		}
-		fmt.Fprintf(&b, "rate %s ceil %s linklayer ethernet burst %sb/1 mpu 0b cburst %sb/1 mpu 0b level %d \n",
-			rateText(c.options["rate"]), rateText(c.options["ceil"]), c.options["burst"], c.options["cburst"], 0)
+		fmt.Fprintf(&b, "rate %s ceil %s linklayer ethernet burst %s/1 mpu 0b cburst %s/1 mpu 0b level %d \n",
+			rateText(c.options["rate"]), rateText(c.options["ceil"]), sizeText(c.options["burst"]), sizeText(c.options["cburst"]), 0)
 	}
 	return b.String()
 }
@@ -129,6 +130,20 @@ func rateText(bytes string) string {
 		unit++
 	}
 	return strconv.FormatInt(n, 10) + []string{"bit", "Kbit", "Mbit", "Gbit", "Tbit"}[unit]
+}
+
+// sizeText formats a size as tc's text output does, with its loss of precision.
+func sizeText(bytes string) string {
+	n := float64(intArg(bytes))
+	for _, u := range []struct {
+		of, near float64
+		name     string
+	}{{1024 * 1024, 1024, "Mb"}, {1024, 16, "Kb"}} {
+		if whole := math.RoundToEven(n / u.of); n >= u.of && math.Abs(whole*u.of-n) < u.near {
+			return strconv.FormatFloat(whole, 'g', 6, 64) + u.name
+		}
+	}
+	return strconv.FormatFloat(n, 'f', 0, 64) + "b"
 }
 
 func (d *Device) filterJSON(where []string) string {
