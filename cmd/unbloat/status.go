@@ -311,7 +311,7 @@ func rateSince(last *routerStatus, dev string, i int, handle string, bytes int64
 	}
 	for _, x := range last.Shapers {
 		if x.Device == dev && i < len(x.Counters) && x.Counters[i].Handle == handle && bytes >= x.Counters[i].Bytes {
-			return unit.Rate(float64(bytes-x.Counters[i].Bytes) * 8 / since.Seconds()), true
+			return rateOf(unit.Size(bytes-x.Counters[i].Bytes), since), true
 		}
 	}
 	return 0, false

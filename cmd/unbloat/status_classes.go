@@ -115,6 +115,7 @@ func (s *routerStatus) machineRate(t platform.Traffic, last *routerStatus, since
 	return 0, 0, false
 }
 
+// rateOf is the rate at which so much goes within a time.
 func rateOf(n unit.Size, over time.Duration) unit.Rate {
 	return unit.Rate(float64(n) * 8 / over.Seconds())
 }
@@ -125,7 +126,7 @@ const usualFlows = 10
 // connections takes in those of the home.
 func (s *routerStatus) connections(all []platform.Connection, most int) {
 	s.Machines = platform.Machines(all)
-	platform.Busiest(all, classify.Steady.Name())
+	platform.SortConnections(all, classify.Steady.Name())
 	s.Connections = all[:min(most, len(all))]
 	s.MoreConnections = len(all) - len(s.Connections)
 }
@@ -135,17 +136,23 @@ func (s *routerStatus) printConnections(w io.Writer, last *routerStatus, since t
 	if len(s.Connections) == 0 {
 		return
 	}
+	before := map[string]platform.Connection{}
+	if last != nil && since > 0 {
+		for _, c := range last.Connections {
+			before[flowText(c)] = c
+		}
+	}
 	fmt.Fprintln(w, "Flows and their classes, steady ones first, then those that carried most:")
 	for _, c := range s.Connections {
-		was, known := last.connection(c)
-		way := func(x, before platform.Carried) string {
+		was, known := before[flowText(c)]
+		way := func(x, was platform.Carried) string {
 			text := cmp.Or(string(x.Class), "no class yet")
 			if x.Why == classify.Steady.Name() {
 				text += " (steady)"
 			}
 			text += ", " + x.Bytes.Short()
-			if known && since > 0 && x.Bytes > before.Bytes {
-				text += ", now " + rateOf(x.Bytes-before.Bytes, since).Short()
+			if known && x.Bytes > was.Bytes {
+				text += ", now " + rateOf(x.Bytes-was.Bytes, since).Short()
 			}
 			return text
 		}
@@ -160,18 +167,4 @@ func (s *routerStatus) printConnections(w io.Writer, last *routerStatus, since t
 // flowText is a flow as `why` takes it.
 func flowText(c platform.Connection) string {
 	return classify.Flow{Protocol: c.Protocol, Home: c.Home, Far: c.Far}.String()
-}
-
-// connection finds one that was listed.
-func (s *routerStatus) connection(c platform.Connection) (platform.Connection, bool) {
-	if s == nil {
-		return platform.Connection{}, false
-	}
-	i := slices.IndexFunc(s.Connections, func(x platform.Connection) bool {
-		return x.Protocol == c.Protocol && x.Home == c.Home && x.Far == c.Far
-	})
-	if i < 0 {
-		return platform.Connection{}, false
-	}
-	return s.Connections[i], true
 }

@@ -49,11 +49,11 @@ type Carried struct {
 	Why   string     `json:"why,omitempty"`   // the name of the reason that decided, as package classify has it; "": not known
 }
 
-// Busiest sorts connections for people: those that have their class by a name first, such as
-// "steady", then those that have carried most.
-func Busiest(all []Connection, first string) {
+// SortConnections sorts them for people: those that have their class for a reason, such as
+// "steady", come first, then those that have carried most.
+func SortConnections(all []Connection, reason string) {
 	later := func(c Connection) int {
-		if c.Up.Why == first || c.Down.Why == first {
+		if c.Up.Why == reason || c.Down.Why == reason {
 			return 0
 		}
 		return 1

@@ -172,7 +172,7 @@ func bucketShown(bps, n int64) (old, new int64) {
 // shows exactly, at bps bytes/s: it rounds what is near a whole number of KiB or MiB, and
 // what can't be read back exactly can't be verified.
 func shownBurst(bps, n int64) int64 {
-	span := bps/1e5 + 4*nearMiB
+	span := bps/1e5 + 4*nearMiB // past what is rounded, both sides of it, and the steps of tc's clock
 	for m := n; m > max(n-span, 0); m-- {
 		if old, newer := bucketShown(bps, m); isShown(old) && isShown(newer) {
 			return m

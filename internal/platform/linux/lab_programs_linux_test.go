@@ -58,7 +58,7 @@ func TestClassifierByBPFInLab(t *testing.T) {
 		t.Errorf("%d queues look for machines in conntrack, which the program has numbered", n)
 	}
 	echo(t, lab.ServerAddr)
-	call := func(port int) {
+	from := func(port int, do func(c net.Conn)) {
 		t.Helper()
 		within(t, lab.Host(1), func() {
 			c, err := net.DialUDP("udp4", &net.UDPAddr{Port: port}, &net.UDPAddr{IP: net.ParseIP(lab.ServerAddr), Port: 5004})
@@ -67,6 +67,12 @@ func TestClassifierByBPFInLab(t *testing.T) {
 				return
 			}
 			defer c.Close()
+			do(c)
+		})
+	}
+	call := func(port int) {
+		t.Helper()
+		from(port, func(c net.Conn) {
 			if _, answered := talk(t, c, 100); answered < 98 {
 				t.Errorf("%d of 100 packets were answered", answered)
 			}
@@ -104,15 +110,7 @@ func TestClassifierByBPFInLab(t *testing.T) {
 	}
 	steady := func(port int) {
 		t.Helper()
-		within(t, lab.Host(1), func() {
-			c, err := net.DialUDP("udp4", &net.UDPAddr{Port: port}, &net.UDPAddr{IP: net.ParseIP(lab.ServerAddr), Port: 5004})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer c.Close()
-			film(t, c)
-		})
+		from(port, func(c net.Conn) { film(t, c) })
 		want := regexp.MustCompile(fmt.Sprintf(`udp %s:%d > %s:5004: up interactive \(steady\), \d.*MB; down interactive \(steady\), \d.*MB`, host, port, lab.ServerAddr))
 		if status := run(labtest.Unbloat(), "status", "--wan", "wan"); !want.MatchString(status) {
 			t.Errorf("status does not say that %s:%d is steady: %s", host, port, status)

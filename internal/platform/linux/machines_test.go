@@ -80,7 +80,7 @@ ipv4     2 icmp     1 29 src=192.168.1.2 dst=9.9.9.9 type=8 code=0 id=7 packets=
 	if got := platform.Machines(all); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v\nwant\n%+v", got, want)
 	}
-	platform.Busiest(all, "steady")
+	platform.SortConnections(all, "steady")
 	if first, second := all[0].Home.Addr().String(), all[1].Up.Bytes; first != "192.168.1.5" || second != 3*unit.MB || all[len(all)-1].Far.Port() != 7777 {
 		t.Errorf("sorted for people: %+v", all)
 	}
