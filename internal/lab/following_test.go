@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"math"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"unbloat/internal/lab/household"
 	"unbloat/internal/lab/labtest"
 	"unbloat/internal/lab/scenario"
-	"unbloat/internal/verdict"
 	"unbloat/scenarios"
 	"unbloat/unit"
 )
@@ -37,62 +35,74 @@ func followScenario(t *testing.T, name string) *scenario.Scenario {
 	return s
 }
 
-// followed is what a case gave on average of some seeds.
+// followed is what a case gave.
 type followed struct {
 	mean, p95 float64 // ms
 	down, up  float64 // Mbit/s
 	frozen    float64 // s, of a call, in both directions, without outages of the line
 	shapers   lab.ShaperRates
+	result    lab.CaseResult
 }
 
 func (f followed) sum() float64 { return f.down + f.up }
 
-// runCases runs cases of a scenario with the seeds from the test's on, and returns
-// their means by the cases' names. Without cake-autorate its case is left out.
-func runCases(t *testing.T, s *scenario.Scenario, seeds uint64, names ...string) map[string]followed {
-	t.Helper()
-	labtest.NeedKernel(t)
+// follow runs cases of a line that varies, and returns them by name. Without
+// cake-autorate its case is left out.
+func (d *draw) follow(s *scenario.Scenario, names ...string) map[string]followed {
+	d.Helper()
+	labtest.NeedKernel(d)
 	cases, err := lab.Cases(s, names)
 	if err != nil {
-		t.Fatal(err)
+		d.Fatal(err)
 	}
 	cases, why := lab.Runnable(cases)
 	for _, w := range why {
-		t.Logf("SKIPPED: %v", w)
+		d.Logf("left out: %v", w)
 	}
 	names = nil
 	for _, c := range cases {
 		names = append(names, c.Name)
 	}
+	r, err := lab.Run(d.Context(), s, lab.Options{Engine: lab.Virtual, Cases: names, Seed: d.seed, Binary: labtest.Binary(d)})
+	if err != nil {
+		d.Fatal(err)
+	}
 	out := map[string]followed{}
-	for k := range seeds {
-		r, err := lab.Run(t.Context(), s, lab.Options{Engine: lab.Virtual, Cases: names, Seed: labtest.Seed(t) + k, Binary: labtest.Binary(t)})
-		if err != nil {
-			t.Fatal(err)
+	for _, c := range r.Cases {
+		q := c.Test.Loaded.Latency.RTTMs
+		f := followed{mean: q.Mean, p95: q.P95, down: c.Test.Loaded.GoodputDownBps / 1e6, up: c.Test.Loaded.GoodputUpBps / 1e6, result: c}
+		for _, l := range c.Loads {
+			if l.Call != nil {
+				f.frozen += l.Call.Down.RoutedS + l.Call.Up.RoutedS
+			}
 		}
-		for _, c := range r.Cases {
-			f, q := out[c.Name], c.Test.Loaded.Latency.RTTMs
-			f.add(c, q, float64(seeds))
-			out[c.Name] = f
-			t.Logf("%s %-13s seed %d: mean %.1f p50 %.1f p95 %.1f p99 %.1f max %.1f ms; %.2f / %.2f Mbit/s; %.0f s of line time in %.1f s", s.Name, c.Name, r.Seed,
-				q.Mean, q.P50, q.P95, q.P99, q.Max, c.Test.Loaded.GoodputDownBps/1e6, c.Test.Loaded.GoodputUpBps/1e6, c.VirtualSeconds, c.WallSeconds)
+		if c.Shapers != nil {
+			f.shapers = *c.Shapers
 		}
+		out[c.Name] = f
+		d.Logf("%s %-13s seed %d: mean %.1f p50 %.1f p95 %.1f p99 %.1f max %.1f ms; %.2f / %.2f Mbit/s; frozen %.2f s; %.0f s of line time in %.1f s", s.Name, c.Name, r.Seed,
+			q.Mean, q.P50, q.P95, q.P99, q.Max, f.down, f.up, f.frozen, c.VirtualSeconds, c.WallSeconds)
 	}
 	return out
 }
 
-func (f *followed) add(c lab.CaseResult, q verdict.Quantiles, of float64) {
-	f.mean += q.Mean / of
-	f.p95 += q.P95 / of
-	f.down += c.Test.Loaded.GoodputDownBps / 1e6 / of
-	f.up += c.Test.Loaded.GoodputUpBps / 1e6 / of
-	for _, l := range c.Loads {
-		if l.Call != nil {
-			f.frozen += (l.Call.Down.RoutedS + l.Call.Up.RoutedS) / of
-		}
+// stepped makes a line fall to a third and come back, in a phase that ends as long after
+// the rise as the fall came after its beginning. By night the scenario has its own times.
+func stepped(s *scenario.Scenario, load, low time.Duration) {
+	if long() {
+		return
 	}
-	if c.Shapers != nil {
-		f.shapers = *c.Shapers
+	began := s.Test.Idle
+	first, last := s.Line.Vary[len(s.Line.Vary)-2], s.Line.Vary[len(s.Line.Vary)-1]
+	first.At, last.At = began+load, began+load+low
+	s.Line.Vary = append(slices.Clone(s.Line.Vary[:len(s.Line.Vary)-2]), first, last)
+	s.Test.Seconds = 2*load + low
+}
+
+// lasting gives a phase a length by day.
+func lasting(s *scenario.Scenario, by time.Duration) {
+	if !long() {
+		s.Test.Seconds = by
 	}
 }
 
@@ -130,36 +140,46 @@ func merge(all []household.Freeze) (out []household.Freeze) {
 
 func needLong(t *testing.T) {
 	t.Helper()
-	if os.Getenv("UNBLOAT_LONG") == "" {
+	if !long() {
 		t.Skip("SKIPPED: it takes minutes; `make test-long` runs it")
 	}
 }
 
-// On the real kernel the daemon follows a line that falls to a third and comes back:
-// neither bloat nor waste.
-func TestFollowStepsInLab(t *testing.T) {
-	f := runCases(t, followScenario(t, "follow-steps"), 1, "follows")["follows"]
-	if f.p95 > 55 || f.mean > 38 || f.sum() < 35.5 {
-		t.Errorf("p95 %.1f ms, mean %.1f ms, %.1f Mbit/s", f.p95, f.mean, f.sum())
+// by takes the bound of the short form by day, and the promise at night.
+func by(day, night float64) float64 {
+	if long() {
+		return night
 	}
+	return day
 }
 
-// The same on average of five seeds, beside cake-autorate where it is.
-func TestFollowStepsSeedsInLab(t *testing.T) {
-	needLong(t)
-	all := runCases(t, followScenario(t, "follow-steps"), 5, "cake-autorate", "follows", "oracle")
-	f := all["follows"]
-	if f.p95 > 50 || f.mean > 38 || f.sum() < 35.5 {
-		t.Errorf("p95 %.1f ms, mean %.1f ms, %.1f Mbit/s", f.p95, f.mean, f.sum())
-	}
-	if peer, ok := all["cake-autorate"]; ok && (f.p95 > peer.p95 || f.sum() < peer.sum()) {
-		t.Errorf("cake-autorate: p95 %.1f ms, %.1f Mbit/s", peer.p95, peer.sum())
-	}
+// On the real kernel the daemon follows a line that falls to a third and comes back:
+// neither bloat nor waste. One that never cut would wait for seconds, one that never rose
+// again would carry a third.
+func TestFollowStepsInLab(t *testing.T) {
+	t.Parallel()
+	overDraws(t, func(d *draw) {
+		s := followScenario(t, "follow-steps")
+		stepped(s, 10*time.Second, 8*time.Second)
+		names := []string{"follows"}
+		if long() {
+			names = append(names, "cake-autorate", "oracle")
+		}
+		all := d.follow(s, names...)
+		f := all["follows"]
+		d.atMost("p95, ms", f.p95, by(55, 50))
+		d.atMost("mean, ms", f.mean, 38)
+		d.atLeast("down + up, Mbit/s", f.sum(), by(33, 35.5))
+		if peer, ok := all["cake-autorate"]; ok {
+			d.atMost("p95, of cake-autorate's", f.p95/peer.p95, 1)
+			d.atLeast("goodput, of cake-autorate's", f.sum()/peer.sum(), 1)
+		}
+	})
 }
 
 // With load in one direction the other one's rate is not cut.
 func TestFollowOneDirectionInLab(t *testing.T) {
-	needLong(t)
+	t.Parallel()
 	for _, x := range []struct {
 		name  string
 		other func(lab.ShaperRates) lab.ShaperRate
@@ -168,67 +188,108 @@ func TestFollowOneDirectionInLab(t *testing.T) {
 		{"follow-steps-down", func(s lab.ShaperRates) lab.ShaperRate { return s.Up }, 9.5e6},
 		{"follow-steps-up", func(s lab.ShaperRates) lab.ShaperRate { return s.Down }, 45e6},
 	} {
-		f := runCases(t, followScenario(t, x.name), 1, "cake-autorate", "follows")["follows"]
-		if least := x.other(f.shapers).Least; least < 0.999*x.usual {
-			t.Errorf("%s: the other direction was cut to %.2f Mbit/s", x.name, least/1e6)
-		}
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			overDraws(t, func(d *draw) {
+				s := followScenario(t, x.name)
+				stepped(s, 5*time.Second, 5*time.Second)
+				f := d.follow(s, "follows")["follows"]
+				d.atLeast("the other direction's least rate, of its usual one", x.other(f.shapers).Least/x.usual, 0.999)
+			})
+		})
 	}
 }
 
 // On a line that does not vary little is lost against a plan that fits it.
 func TestFollowSteadyInLab(t *testing.T) {
-	needLong(t)
-	all := runCases(t, followScenario(t, "follow-steady"), 1, "fixed", "follows")
-	f, fixed := all["follows"], all["fixed"]
-	if f.sum() < 0.95*fixed.sum() || f.p95 > fixed.p95+10 {
-		t.Errorf("p95 %.1f ms and %.1f Mbit/s; the plan: %.1f ms and %.1f Mbit/s", f.p95, f.sum(), fixed.p95, fixed.sum())
-	}
+	t.Parallel()
+	overDraws(t, func(d *draw) {
+		s := followScenario(t, "follow-steady")
+		lasting(s, 20*time.Second)
+		all := d.follow(s, "fixed", "follows")
+		f, fixed := all["follows"], all["fixed"]
+		d.atLeast("goodput, of the plan's", f.sum()/fixed.sum(), 0.95)
+		d.atMost("p95 above the plan's, ms", f.p95-fixed.p95, 10)
+	})
 }
 
 // A line whose own delay is 40 ms longer under load is used all the same.
 func TestFollowFloorInLab(t *testing.T) {
-	needLong(t)
-	if f := runCases(t, followScenario(t, "follow-floor"), 1, "follows")["follows"]; f.down < 0.85*50 {
-		t.Errorf("%.1f of 50 Mbit/s", f.down)
-	}
+	t.Parallel()
+	overDraws(t, func(d *draw) {
+		s := followScenario(t, "follow-floor")
+		lasting(s, 25*time.Second)
+		d.atLeast("down, of 50 Mbit/s", d.follow(s, "follows")["follows"].down/50, by(0.8, 0.85))
+	})
 }
 
 // After an hour without load the first second of a greedy upload is without bloat.
 func TestFollowAfterIdleInLab(t *testing.T) {
-	needLong(t)
-	s := followScenario(t, "follow-steps-up")
-	s.Line.Vary = nil
-	s.Test.Idle, s.Test.Seconds = 59*time.Minute, 10*time.Second // a phase is no longer
-	labtest.NeedKernel(t)
-	r, err := lab.Run(t.Context(), s, lab.Options{Engine: lab.Virtual, Cases: []string{"follows"}, Seed: labtest.Seed(t), Binary: labtest.Binary(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := r.Cases[0]
-	line := c.Test.Loaded.Series
-	var first []float64
-	for i, at := range line.TS {
-		if at >= line.StartS && at < line.StartS+1 && line.RTTMs[i] != nil {
-			first = append(first, *line.RTTMs[i])
+	t.Parallel()
+	overDraws(t, func(d *draw) {
+		s := followScenario(t, "follow-steps-up")
+		s.Line.Vary = nil
+		s.Test.Idle, s.Test.Seconds = 59*time.Minute, 5*time.Second // a phase is no longer
+		c := d.follow(s, "follows")["follows"].result
+		line := c.Test.Loaded.Series
+		var first []float64
+		for i, at := range line.TS {
+			if at >= line.StartS && at < line.StartS+1 && line.RTTMs[i] != nil {
+				first = append(first, *line.RTTMs[i])
+			}
 		}
-	}
-	slices.Sort(first)
-	if len(first) < 40 {
-		t.Fatalf("%d answers in the first second", len(first))
-	}
-	p95 := first[len(first)*95/100]
-	t.Logf("first second: p95 %.1f ms of %d; then %.2f Mbit/s up; %d bytes of probes; %.0f s of line time in %.0f s", p95, len(first), c.Test.Loaded.GoodputUpBps/1e6, c.ProbeBytes, c.VirtualSeconds, c.WallSeconds)
-	if p95 > 100 {
-		t.Errorf("p95 %.1f ms in the first second", p95)
-	}
+		slices.Sort(first)
+		if len(first) < 40 {
+			t.Fatalf("%d answers in the first second", len(first))
+		}
+		d.atMost("p95 in the first second, ms", first[len(first)*95/100], 100)
+	})
 }
 
 // When no reflector answers any more, the connections' own round trips are followed.
 func TestFollowSilentInLab(t *testing.T) {
-	needLong(t)
-	if f := runCases(t, followScenario(t, "follow-silent"), 1, "follows")["follows"]; f.p95 > 60 || f.sum() < 35.5 {
-		t.Errorf("p95 %.1f ms, %.1f Mbit/s", f.p95, f.sum())
-	}
+	t.Parallel()
+	overDraws(t, func(d *draw) {
+		s := followScenario(t, "follow-silent")
+		if !long() {
+			s.Line.Vary[0].At = s.Test.Idle
+		}
+		stepped(s, 15*time.Second, 8*time.Second)
+		f := d.follow(s, "follows")["follows"]
+		d.atMost("p95, ms", f.p95, 60)
+		d.atLeast("down + up, Mbit/s", f.sum(), by(33, 35.5))
+	})
+}
+
+// A line that varies as Wi-Fi does, its level another each second or so, has neither the
+// delay nor the waste of fixed rates. By day this stands for the comparisons below, whose
+// peer no Debian has.
+func TestFollowWiFiInLab(t *testing.T) {
+	t.Parallel()
+	overDraws(t, func(d *draw) {
+		s := followScenario(t, "follow-wifi")
+		lasting(s, 30*time.Second)
+		all := d.follow(s, "fixed", "follows")
+		f, fixed := all["follows"], all["fixed"]
+		d.atMost("p95, of fixed rates'", f.p95/fixed.p95, 0.1)
+		d.atLeast("goodput, of fixed rates'", f.sum()/fixed.sum(), 1)
+	})
+}
+
+// On a line that varies as LTE does a video call beside a download and an upload stands
+// still for less than with fixed rates.
+func TestFollowCallOnLTEInLab(t *testing.T) {
+	t.Parallel()
+	overDraws(t, func(d *draw) {
+		s := followScenario(t, "follow-lte")
+		lasting(s, 30*time.Second)
+		for i := range s.Loads {
+			s.Loads[i].Flows, s.Loads[i].Host = 1, 2
+		}
+		s.Loads = append(s.Loads, scenario.Load{Kind: scenario.WebRTC, Flows: 1, Host: 1, Bitrate: 1500 * unit.KbitPerSecond})
+		all := d.follow(s, "fixed", "follows")
+		d.atMost("frozen, of what it is with fixed rates", all["follows"].frozen/all["fixed"].frozen, 0.7)
+	})
 }
 
 // betterThanPeer holds a comparison with cake-autorate: better in p95 and in goodput on
@@ -241,16 +302,20 @@ func betterThanPeer(t *testing.T, names ...string) {
 	}
 	won := 0
 	for _, name := range names {
-		all := runCases(t, followScenario(t, name), 3, "cake-autorate", "follows")
-		f, peer := all["follows"], all["cake-autorate"]
-		delay, goodput := f.p95/peer.p95, f.sum()/peer.sum()
-		t.Logf("%s: %.2f times the p95 and %.2f times the goodput of cake-autorate", name, delay, goodput)
-		if delay < 1 && goodput > 1 {
-			won++
-		}
-		if delay > 1.05 || goodput < 0.95 {
-			t.Errorf("%s: %.2f times the p95 and %.2f times the goodput of cake-autorate", name, delay, goodput)
-		}
+		t.Run(name, func(t *testing.T) {
+			delay, goodput := 0.0, 0.0 // the mean over the draws
+			overDraws(t, func(d *draw) {
+				all := d.follow(followScenario(t, name), "cake-autorate", "follows")
+				f, peer := all["follows"], all["cake-autorate"]
+				delay += f.p95 / peer.p95 / drawsByNight
+				goodput += f.sum() / peer.sum() / drawsByNight
+				d.atMost("p95, of cake-autorate's", f.p95/peer.p95, 1.05)
+				d.atLeast("goodput, of cake-autorate's", f.sum()/peer.sum(), 0.95)
+			})
+			if delay < 1 && goodput > 1 {
+				won++
+			}
+		})
 	}
 	if won < len(names)-1 {
 		t.Errorf("better than cake-autorate on %d of %d lines", won, len(names))
@@ -268,19 +333,23 @@ func TestFollowRecordedLinesInLab(t *testing.T) {
 }
 
 // A video call freezes for three tenths less than with cake-autorate; what an outage of
-// the line brings is left out. In the runs that were made it was 1.3 to 2.0 s on
-// T-Mobile's LTE (2.0 to 3.0 with cake-autorate), 2.7 to 4.6 on Verizon's (3.7 to 13.9).
+// the line brings is left out.
 func TestFollowCallsInLab(t *testing.T) {
 	needLong(t)
 	if _, err := lab.FindAutorate(); err != nil {
 		t.Skipf("SKIPPED: %v", err)
 	}
 	for _, name := range []string{"follow-call-lte-tmobile", "follow-call-lte-att", "follow-call-lte-verizon", "follow-call-umts-tmobile"} {
-		all := runCases(t, followScenario(t, name), 5, "cake-autorate", "follows")
-		f, peer := all["follows"], all["cake-autorate"]
-		t.Logf("%s: frozen for %.1f s; with cake-autorate %.1f s", name, f.frozen, peer.frozen)
-		if f.frozen > 0.7*peer.frozen {
-			t.Errorf("%s: frozen for %.1f s; at most %.1f s are allowed", name, f.frozen, 0.7*peer.frozen)
-		}
+		t.Run(name, func(t *testing.T) {
+			var ours, theirs float64
+			overDraws(t, func(d *draw) {
+				all := d.follow(followScenario(t, name), "cake-autorate", "follows")
+				ours, theirs = ours+all["follows"].frozen, theirs+all["cake-autorate"].frozen
+			})
+			// Of the sums: on some draws a call hardly freezes with either.
+			if ours > 0.7*theirs {
+				t.Errorf("frozen for %.1f s; with cake-autorate %.1f s", ours, theirs)
+			}
+		})
 	}
 }

@@ -96,8 +96,7 @@ func TestTuneAgain(t *testing.T) {
 		t.Fatalf("second tuning: exit code %d, %s", code, second.Reason)
 	}
 	for _, r := range []float64{float64(second.Plan.DownBps) / float64(first.Plan.DownBps), float64(second.Plan.UpBps) / float64(first.Plan.UpBps)} {
-		atLeast(t, "second tuning over first", r, 0.98)
-		atMost(t, "second tuning over first", r, 1.02)
+		within(t, "second tuning over first", r, 0.98, 1.02)
 	}
 	// A goal that any line meets without shaping: no shaping is better than
 	// none, the exit code is 3, and the earlier shaping is back.

@@ -57,8 +57,7 @@ func TestTuneAgainstOtherServers(t *testing.T) {
 			t.Logf("  %s, %s: p95 +%.1f ms down, +%.1f up, held %t %s", x.Down.Short(), x.Up.Short(), x.DownMs, x.UpMs, x.Held, x.Unproven)
 		}
 		for way, share := range map[string]float64{"down": float64(r.Plan.DownBps) / float64(native.Plan.DownBps), "up": float64(r.Plan.UpBps) / float64(native.Plan.UpBps)} {
-			atLeast(t, server+" "+way+" over native", share, 0.97)
-			atMost(t, server+" "+way+" over native", share, 1.03)
+			within(t, server+" "+way+" over native", share, 0.97, 1.03)
 		}
 		if r.After.Probe != "icmp "+lab.ServerAddr {
 			t.Errorf("%s: the delay is that of %q", server, r.After.Probe)

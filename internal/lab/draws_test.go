@@ -1,0 +1,174 @@
+package lab_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"unbloat/internal/lab/labtest"
+	"unbloat/internal/lab/scenario"
+	"unbloat/unit"
+)
+
+// What is promised is held over draws, each a seed of its own: one in `make test`, five
+// at night. The rule is one for all promises: the median of the draws is within the
+// promise, and the worst within the promise and slack.
+const (
+	drawsByDay   = 1
+	drawsByNight = 5
+	slack        = 0.1 // of the promise
+)
+
+// long says that the long form was asked for: more draws, whole lines, and the cases
+// of others beside ours.
+func long() bool { return os.Getenv("UNBLOAT_LONG") != "" }
+
+// A draw is one seed's run of a test.
+type draw struct {
+	*testing.T
+	seed  uint64
+	drawn *drawn
+}
+
+// drawn collects what the draws of a test gave.
+type drawn struct {
+	order   []string
+	figures map[string]*figure
+}
+
+// A figure is one promise with what each draw gave.
+type figure struct {
+	promise float64
+	least   bool // the promise is a lower bound
+	values  []float64
+}
+
+// overDraws runs a test's body once a draw, and then judges what it said with atMost and
+// atLeast.
+func overDraws(t *testing.T, body func(d *draw)) {
+	t.Helper()
+	n := drawsByDay
+	if long() {
+		n = drawsByNight
+	}
+	all := &drawn{figures: map[string]*figure{}}
+	for i := range uint64(n) {
+		body(&draw{T: t, seed: labtest.Seed(t) + i, drawn: all})
+	}
+	all.judge(t)
+}
+
+func (d *drawn) add(what string, least bool, got, promise float64) {
+	f := d.figures[what]
+	if f == nil {
+		f = &figure{promise: promise, least: least}
+		d.figures[what], d.order = f, append(d.order, what)
+	}
+	f.values = append(f.values, got)
+}
+
+func (d *drawn) judge(t *testing.T) {
+	t.Helper()
+	for _, what := range d.order {
+		f := d.figures[what]
+		middle, worst := f.judged()
+		word, bound := "at most", f.promise*(1+slack)
+		if f.least {
+			word, bound = "at least", f.promise*(1-slack)
+		}
+		text := fmt.Sprintf("%s: %.6g, worst of %d %.6g (%s %.6g, the worst %.6g)", what, middle, len(f.values), worst, word, f.promise, bound)
+		if f.within(middle, f.promise) && f.within(worst, bound) {
+			t.Log(text)
+		} else {
+			t.Error(text)
+		}
+	}
+}
+
+// judged returns the median and the worst. Of an even number the median is the worse of
+// the two in the middle.
+func (f *figure) judged() (middle, worst float64) {
+	v := slices.Sorted(slices.Values(f.values))
+	if f.least {
+		return v[(len(v)-1)/2], v[0]
+	}
+	return v[len(v)/2], v[len(v)-1]
+}
+
+func (f *figure) within(got, bound float64) bool {
+	if f.least {
+		return got >= bound
+	}
+	return got <= bound
+}
+
+// atLeast notes a figure of this draw that must be at least what is promised.
+func (d *draw) atLeast(what string, got, promise float64) { d.drawn.add(what, true, got, promise) }
+
+// atMost notes a figure of this draw that must be at most what is promised.
+func (d *draw) atMost(what string, got, promise float64) { d.drawn.add(what, false, got, promise) }
+
+// within holds a figure that is exact, or is one run's, between two bounds.
+func within(t testing.TB, what string, got, least, most float64) {
+	t.Helper()
+	if got < least || got > most {
+		t.Errorf("%s: %.6g, want %.6g to %.6g", what, got, least, most)
+	} else {
+		t.Logf("%s: %.6g (%.6g to %.6g)", what, got, least, most)
+	}
+}
+
+// The rule itself: a median beyond the promise fails, and so does one draw beyond the slack.
+func TestDraws(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		least  bool
+		good   bool
+	}{
+		{[]float64{10}, false, true},
+		{[]float64{10.1}, false, false},
+		{[]float64{10}, true, true},
+		{[]float64{9.9}, true, false},
+		{[]float64{8, 9, 10, 10.9, 10.9}, false, true},
+		{[]float64{8, 9, 10.1, 10.1, 10.1}, false, false},
+		{[]float64{8, 9, 9, 9, 11.1}, false, false},
+		{[]float64{12, 11, 10, 9.1, 9.1}, true, true},
+		{[]float64{12, 12, 12, 12, 8.9}, true, false},
+		{[]float64{9, 11}, true, false},
+	} {
+		f := &figure{promise: 10, least: c.least, values: c.values}
+		middle, worst := f.judged()
+		bound := 11.0
+		if c.least {
+			bound = 9
+		}
+		if good := f.within(middle, 10) && f.within(worst, bound); good != c.good {
+			t.Errorf("%v, least %v: %v", c.values, c.least, good)
+		}
+	}
+}
+
+// shortest is how long a phase with loads is at most in the short form: long enough for
+// slow start to be over for a while, since the figures leave out the phase's first seconds.
+const shortest = 15 * time.Second
+
+// byDay makes a scenario's short form: phases of at most `shortest`, and in place of a
+// tuning the rates that one finds, 97 % of what the line carries. At night, and for
+// tests of the tuning itself, the scenario stays as it is.
+func byDay(s *scenario.Scenario) {
+	if long() {
+		return
+	}
+	if s.Test.Seconds > shortest {
+		s.Test.Seconds = shortest
+	}
+	for i, c := range s.Cases {
+		if c.Router.Mode == scenario.ModeTune {
+			s.Cases[i].Router = scenario.Router{Mode: scenario.ModeFix, Fix: &scenario.Fix{Down: share(s.Line.Down, 0.97), Up: share(s.Line.Up, 0.97)}}
+		}
+	}
+}
+
+func share(r unit.Rate, of float64) unit.Rate { return unit.Rate(float64(r) * of) }
