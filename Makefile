@@ -8,19 +8,23 @@ export CGO_ENABLED := 0
 export GOFLAGS     := -trimpath $(filter-out -trimpath,$(GOFLAGS))
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 BUILD   := $(GO) build -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
-TARGETS := linux/amd64 linux/arm64 linux/arm linux/mips linux/mipsle linux/riscv64 \
-           freebsd/amd64 openbsd/amd64 darwin/arm64 windows/amd64
+TARGETS  := linux/amd64 linux/arm64 linux/arm linux/mips linux/mipsle linux/riscv64 \
+            freebsd/amd64 openbsd/amd64 darwin/arm64 windows/amd64
+# Of these the three that differ most in what is compiled: the others are crossed at night.
+CROSSED  := freebsd/amd64 openbsd/amd64 linux/mipsle
 GOTESTSUM   := $(GO) run gotest.tools/gotestsum@v1.13.0
 STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 # A test whose name ends in Alone measures in real time, and runs alone. The others
-# run in parallel: many wait for deadlines, not for a processor, so two packages
+# run in parallel: many wait for deadlines, not for a processor, so four packages
 # run at once, and the slowest packages start first. The lab runs one guest on each
-# processor. Tests are not vetted again, since `make lint` does that.
-FIRST  := ./internal/lab ./internal/remote ./internal/apply ./internal/protocol ./cmd/unbloat ./internal/measure
-BESIDE := -vet=off -p 2 -skip 'Alone$$'
-ALONE  := -vet=off -p 1 -run 'Alone$$'
+# processor. Tests are not vetted again, since `make lint` does that. What ran is
+# kept in bin/ran, for the check that every promise was held by a test.
+FIRST   := ./internal/lab ./internal/remote ./internal/apply ./internal/protocol ./cmd/unbloat ./internal/measure
+BESIDE  := -vet=off -p 4 -skip 'Alone$$'
+ALONE   := -vet=off -p 1 -run 'Alone$$'
+RUN     := $(GOTESTSUM) --hide-summary=skipped --format pkgname-and-test-fails
 
 .PHONY: help
 help: ## this list
@@ -31,9 +35,27 @@ demo: setup-demo build ## the whole story on an emulated home: measure, fix, mea
 	bin/unbloat demo
 
 .PHONY: test
-test: setup-test build kernel lint cross check-deploy ## every test, those on the real kernel too
-	$(GOTESTSUM) --format pkgname-and-test-fails -- -timeout 40m $(BESIDE) $(FIRST) ./...
-	$(GOTESTSUM) --format pkgname-and-test-fails -- -timeout 40m $(ALONE) $$(grep -rlE '^func Test\w+Alone\(' --include='*_test.go' cmd internal | xargs dirname | sort -u | sed 's,^,./,')
+test: ## every test, those on the real kernel too, and last the list of those that were skipped
+	@scripts/setup test --say
+	@$(MAKE) --no-print-directory -j2 ready
+	@rm -rf bin/ran && mkdir -p bin/ran
+	@$(RUN) --jsonfile bin/ran/beside.json -- -timeout 40m $(BESIDE) $(FIRST) ./...
+	@$(RUN) --jsonfile bin/ran/alone.json -- -timeout 40m $(ALONE) $$(grep -rlE '^func Test\w+Alone\(' --include='*_test.go' cmd internal | xargs dirname | sort -u | sed 's,^,./,')
+	@UNBLOAT_RAN=$(CURDIR)/bin/ran $(GO) test -vet=off -count=1 -run '^TestSpecification$$'
+
+# What tests share, made once before any of them starts: two at a time, since packages are fetched while Go compiles.
+.PHONY: ready
+ready: lint cross check-deploy kernel modules
+ifneq ($(filter ready,$(MAKECMDGOALS)),)
+kernel modules: | setup-test
+lint check-deploy: | build
+cross: | lint
+endif
+
+.PHONY: modules
+modules: ## npm's modules for the web pages and for other projects' browser clients
+	@scripts/modules web
+	@scripts/modules internal/protocol/testdata/browser
 
 .PHONY: build
 build: ## bin/unbloat, which needs nothing beside it
@@ -112,8 +134,8 @@ vuln: ## known holes in what we import; VULNDB=file:///DIR where the network has
 	@$(GOVULNCHECK) $${VULNDB:+-db $$VULNDB} ./... || { c=$$?; if [ $$c = 3 ]; then exit 3; fi; echo "vuln: SKIPPED: the database of known holes can't be reached; give VULNDB=file:///DIR"; }
 
 .PHONY: cross
-cross: ## every package compiled for every system the binary is made for; nothing is linked
-	@for t in $(TARGETS); do echo "cross: $$t"; GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) list -export -f '{{""}}' ./... || exit 1; done
+cross: ## every package compiled for other systems; nothing is linked. CROSSED='SYSTEM/PROCESSOR …' for others
+	@for t in $(CROSSED); do echo "cross: $$t"; GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) list -export -f '{{""}}' ./... || exit 1; done
 
 .PHONY: binaries
 binaries: ## the binary for every system it is made for, in bin/SYSTEM-PROCESSOR

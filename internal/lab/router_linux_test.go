@@ -81,6 +81,7 @@ func settled(lines []string) (left []string) {
 // processes.
 func TestRealRouterAlone(t *testing.T) {
 	needRouter(t)
+	await.Quiet(t)
 	file, key := routerImage(t)
 	text, err := os.ReadFile("testdata/real-router.toml")
 	if err != nil {

@@ -39,7 +39,7 @@ func TestClassesThatCannotBe(t *testing.T) {
 
 // On a platform with explicit rules only, a plan without rules says why it has no
 // classes, and a plan with rules says what they lack.
-func TestClassesOfRulesAlone(t *testing.T) {
+func TestClassesOfRulesOnly(t *testing.T) {
 	rules := []plan.Rule{
 		{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}},
 		{Class: plan.Voice, Domain: []string{"zoom.us"}},

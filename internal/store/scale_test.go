@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
 	"unbloat/internal/store/pgtest"
 )
 
@@ -50,6 +51,7 @@ func TestHundredPagesOfAMillionAlone(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: it makes two databases with a million results")
 	}
+	await.Quiet(t)
 	const pages, most = 100, 100 * time.Millisecond
 	check := func(t *testing.T, place, explain string, bad ...string) {
 		withStore(t, place, func(s *Store) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
 	"unbloat/internal/lab/labtest"
 	"unbloat/web/webscript"
 
@@ -154,6 +155,7 @@ func rateNear(t *testing.T, name string, got float64, want unit.Rate) {
 // p50 within 5 ms, and gives the right grade.
 func TestBrowserAlone(t *testing.T) {
 	labtest.NeedSeccomp(t)
+	await.Quiet(t)
 	for _, c := range []struct {
 		name string
 		line shape
@@ -211,6 +213,7 @@ func TestBrowserHidden(t *testing.T) {
 // test`, and the grades are the same.
 func TestBrowserAgreesWithTestAlone(t *testing.T) {
 	labtest.NeedSeccomp(t)
+	await.Quiet(t)
 	line := shape{rtt: 24 * time.Millisecond, down: 16 * unit.MbitPerSecond, up: 4 * unit.MbitPerSecond, windowDown: 20 * 1024, windowUp: 60 * 1024, late: &lateness{}}
 	f := visit(t, line, options{Width: 1280, Height: 900, Scheme: "dark", Motion: "no-preference"})
 	if !f.Test.Valid {
@@ -268,6 +271,7 @@ func busy(t *testing.T, got verdict.Test) {
 // losses of probes, without retransmissions.
 func TestBrowserHTTP2Alone(t *testing.T) {
 	labtest.NeedSeccomp(t)
+	await.Quiet(t)
 	line := shape{rtt: 20 * time.Millisecond, down: 20 * unit.MbitPerSecond, up: 8 * unit.MbitPerSecond, windowDown: 200 * 1024, windowUp: 100 * 1024, loseEvery: 40, late: &lateness{}}
 	f := visit(t, line, options{Width: 360, Height: 740, Scheme: "light", Motion: "no-preference", TLS: true})
 	if !slices.ContainsFunc(f.Test.Notes, func(n string) bool { return strings.Contains(n, "one connection (h2)") }) {

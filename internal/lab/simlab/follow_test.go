@@ -469,7 +469,7 @@ func TestFollowDeadReflectors(t *testing.T) {
 }
 
 // Without any reflector the flows' own round trips are followed.
-func TestFollowByFlowsAlone(t *testing.T) {
+func TestFollowByFlowsOnly(t *testing.T) {
 	x := steps()
 	x.bend = func(at unit.Instant, _ int, _ *answer) bool { return at < unit.Instant(15*time.Second) }
 	f := x.average(t, "flows alone", byFollow, 5)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
 	"unbloat/internal/lang/iptables"
 )
 
@@ -46,6 +47,7 @@ func TestRulesOnKernelAlone(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: it takes some seconds; run it without -short")
 	}
+	await.Quiet(t)
 	rules := iptables.Render(aPlan(1), "b10a:").Restored()
 	if out, err := realIptables(t, rules, "iptables-legacy-restore"); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
 	"unbloat/internal/flows"
 )
 
@@ -23,6 +24,7 @@ func TestPageIsQuickAlone(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short leaves out what takes seconds; `make test` does it")
 	}
+	await.Quiet(t)
 	h := newHome(t)
 	h.mu.Lock()
 	for i := range 1000 {
