@@ -25,6 +25,9 @@ const (
 // of others beside ours.
 func long() bool { return os.Getenv("UNBLOAT_LONG") != "" }
 
+// longEnv hands the choice of the form to the same test in a guest.
+func longEnv() []string { return []string{"UNBLOAT_LONG=" + os.Getenv("UNBLOAT_LONG")} }
+
 // A draw is one seed's run of a test.
 type draw struct {
 	*testing.T

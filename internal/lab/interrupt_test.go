@@ -45,14 +45,18 @@ func routerState(t *testing.T) string {
 // was.
 func TestTuneInterrupted(t *testing.T) {
 	t.Parallel()
-	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter, Server: true}) {
+	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter, Server: true, Scenario: narrow(), Env: longEnv()}) {
 		return
 	}
 	before := routerState(t)
-	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL} {
-		for _, after := range []time.Duration{
-			500 * time.Millisecond, 20 * time.Second, 32 * time.Second, 41 * time.Second, 41100 * time.Millisecond, 52 * time.Second,
-		} {
+	signals := []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}
+	moments := []time.Duration{500 * time.Millisecond, 41 * time.Second, 52 * time.Second} // before, while and after the first trial is applied
+	if long() {
+		signals = append(signals, syscall.SIGINT)
+		moments = append(moments, 20*time.Second, 32*time.Second, 41100*time.Millisecond)
+	}
+	for _, signal := range signals {
+		for _, after := range moments {
 			cmd := exec.Command(labtest.Unbloat(), "tune", "--server", lab.Server(), "--wan", lab.RouterWAN, "--lan", lab.RouterLAN, "--quiet")
 			cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 			var said strings.Builder
@@ -83,7 +87,7 @@ func TestTuneInterrupted(t *testing.T) {
 // already.
 func TestTuneAgain(t *testing.T) {
 	t.Parallel()
-	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter, Server: true}) {
+	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter, Server: true, Scenario: narrow()}) {
 		return
 	}
 	before := routerState(t)

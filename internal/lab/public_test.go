@@ -267,6 +267,7 @@ func (w *world) forget(names ...string) {
 // measurement. auto uses the next one if one cannot be reached, and M-Lab only
 // if the user agrees.
 func TestPublicServers(t *testing.T) {
+	t.Parallel()
 	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1), Scenario: narrow()}) {
 		return
 	}
