@@ -43,7 +43,7 @@ func NewMachine(files map[string]string) *Machine {
 	m := &Machine{Files: files, Shows: func() string { return "" }}
 	always := func([]string) bool { return true }
 	m.Tools = map[string]Tool{
-		"cat":   {Run: func(args []string, _ []byte) (string, error) { return m.read("cat", args[0]) }},
+		"cat":   {Run: m.cat},
 		"tee":   {Run: func(args []string, in []byte) (string, error) { m.Files[args[0]] = string(in); return string(in), nil }, Changes: always},
 		"cp":    {Run: m.copy, Changes: always},
 		"mv":    {Run: m.move, Changes: always},
@@ -59,6 +59,18 @@ func (m *Machine) read(tool, path string) (string, error) {
 		return "", fmt.Errorf("%s: %s: No such file or directory", tool, path)
 	}
 	return text, nil
+}
+
+func (m *Machine) cat(args []string, _ []byte) (string, error) {
+	var all strings.Builder
+	for _, path := range args {
+		text, err := m.read("cat", path)
+		if err != nil {
+			return "", err
+		}
+		all.WriteString(text)
+	}
+	return all.String(), nil
 }
 
 func (m *Machine) copy(args []string, _ []byte) (string, error) {

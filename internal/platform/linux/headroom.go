@@ -37,29 +37,45 @@ type workSample struct {
 	dropped, squeezed uint64
 }
 
-// headroomFiles are what a workSample is made of.
-func headroomFiles() []string {
-	return []string{"/proc/uptime", "/proc/stat", "/proc/net/softnet_stat", "/proc/net/dev"}
+// workFiles are what a workSample is made of: with one command, so that all of it is of
+// one moment. None has a name in it that somebody gave, which could look like a figure
+// of another.
+func workFiles(wan string) []string {
+	of := "/sys/class/net/" + wan + "/statistics/"
+	return []string{"/proc/uptime", of + "rx_bytes", of + "tx_bytes", "/proc/stat", "/proc/net/softnet_stat"}
 }
 
-// parseWork reads headroomFiles, printed one after the other.
-func parseWork(text, wan string) (workSample, error) {
-	s := workSample{at: -1, cores: map[string]cpuWork{}}
-	hasWAN := false
-	for line := range strings.Lines(text) {
+// takeWork reads what a router did since it started.
+func takeWork(ctx context.Context, r platform.Runner, wan string) (workSample, error) {
+	out, err := platform.Output(ctx, r, append([]string{"cat"}, workFiles(wan)...)...)
+	if err != nil {
+		return workSample{}, err
+	}
+	return parseWork(string(out))
+}
+
+// parseWork reads workFiles, printed one after the other.
+func parseWork(text string) (workSample, error) {
+	s := workSample{cores: map[string]cpuWork{}}
+	lines := strings.Split(text, "\n")
+	if len(lines) < 3 {
+		return s, fmt.Errorf("/proc/uptime and the WAN's counters have %d lines", len(lines))
+	}
+	uptime, _, _ := strings.Cut(lines[0], " ")
+	up, err := strconv.ParseFloat(uptime, 64)
+	if err != nil {
+		return s, fmt.Errorf("%q is not /proc/uptime", lines[0])
+	}
+	s.at = time.Duration(up * float64(time.Second))
+	moved, err := numbers(lines[1:3], 10)
+	if err != nil {
+		return s, fmt.Errorf("the WAN's counters: %w", err)
+	}
+	s.rx, s.tx = moved[0], moved[1]
+	for _, line := range lines[3:] {
 		f := strings.Fields(line)
-		if len(f) == 0 {
-			continue
-		}
-		name, rest, isDevice := strings.Cut(strings.TrimSpace(line), ":")
 		switch {
-		case s.at < 0:
-			up, err := strconv.ParseFloat(f[0], 64)
-			if err != nil || len(f) != 2 {
-				return s, fmt.Errorf("%q is not /proc/uptime", strings.TrimSpace(line))
-			}
-			s.at = time.Duration(up * float64(time.Second))
-		case strings.HasPrefix(f[0], "cpu") && f[0] != "cpu" && len(f) > 7:
+		case len(f) > 7 && strings.HasPrefix(f[0], "cpu") && f[0] != "cpu":
 			v, err := numbers(f[1:min(len(f), 9)], 10)
 			if err != nil {
 				return s, fmt.Errorf("/proc/stat: %w", err)
@@ -75,19 +91,10 @@ func parseWork(text, wan string) (workSample, error) {
 				return s, fmt.Errorf("/proc/net/softnet_stat: %w", err)
 			}
 			s.dropped, s.squeezed = s.dropped+v[1], s.squeezed+v[2]
-		case isDevice && name == wan:
-			v, err := numbers(strings.Fields(rest), 10)
-			if err != nil || len(v) < 9 {
-				return s, fmt.Errorf("/proc/net/dev: %q is no line of counters", strings.TrimSpace(line))
-			}
-			s.rx, s.tx, hasWAN = v[0], v[8], true
 		}
 	}
-	switch {
-	case len(s.cores) == 0:
+	if len(s.cores) == 0 {
 		return s, fmt.Errorf("/proc/stat names no core")
-	case !hasWAN:
-		return s, fmt.Errorf("/proc/net/dev has no %s", wan)
 	}
 	return s, nil
 }
@@ -167,19 +174,12 @@ func MeasureHeadroom(wait func(context.Context, time.Duration) error) func(*plat
 			e.Skip(name, "the WAN is not known")
 			return
 		}
-		take := func() (workSample, error) {
-			out, err := platform.Output(e.Ctx, e.Runner, append([]string{"cat"}, headroomFiles()...)...)
-			if err != nil {
-				return workSample{}, err
-			}
-			return parseWork(string(out), e.WAN)
-		}
 		threaded := strings.TrimSpace(e.Read("cat", "/sys/class/net/"+e.WAN+"/threaded")) == "1"
 		shaped := false
 		for _, s := range e.Shapers {
 			shaped = shaped || s.Rate > 0
 		}
-		first, err := take()
+		first, err := takeWork(e.Ctx, e.Runner, e.WAN)
 		if err != nil {
 			e.Skip(name, err.Error())
 			return
@@ -190,7 +190,7 @@ func MeasureHeadroom(wait func(context.Context, time.Duration) error) func(*plat
 				e.Skip(name, err.Error())
 				return
 			}
-			last, err := take()
+			last, err := takeWork(e.Ctx, e.Runner, e.WAN)
 			if err != nil {
 				e.Skip(name, err.Error())
 				return

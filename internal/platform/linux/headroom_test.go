@@ -23,32 +23,38 @@ type busyRouter struct {
 	squeezed uint64
 }
 
-func (r busyRouter) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%.2f %.2f\ncpu  1 2 3 4 5 6 7 8 9 10\n", r.seconds, r.seconds)
+// show puts the counters where the kernel has them.
+func (r busyRouter) show(m *fake.OpenWrt, wan string) {
+	var stat, softnet strings.Builder
+	stat.WriteString("cpu  1 2 3 4 5 6 7 8 9 10\n")
 	for i, work := range r.cores {
 		user := 0.0
 		if i == 0 {
 			user = r.user
 		}
 		ticks := func(s float64) int { return int(math.Round(s * 100)) }
-		fmt.Fprintf(&b, "cpu%d %d 0 0 %d 0 0 %d 0 0 0\n", i, ticks(user), ticks(r.seconds-work-user), ticks(work))
+		fmt.Fprintf(&stat, "cpu%d %d 0 0 %d 0 0 %d 0 0 0\n", i, ticks(user), ticks(r.seconds-work-user), ticks(work))
 	}
-	b.WriteString("intr 1 2 3\nctxt 5\n")
+	stat.WriteString("intr 1 2 3\nctxt 5\n")
 	for i := range r.cores {
 		d, s := r.dropped, r.squeezed
 		if i > 0 {
 			d, s = 0, 0
 		}
-		fmt.Fprintf(&b, "%08x %08x %08x 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 %08x\n", 77, d, s, i)
+		fmt.Fprintf(&softnet, "%08x %08x %08x 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 %08x\n", 77, d, s, i)
 	}
-	fmt.Fprintf(&b, "Inter-|   Receive  |  Transmit\n face |bytes    packets errs drop\n    lo: 9 1 0 0 0 0 0 0 9 1 0 0 0 0 0 0\n  eth0:%d 7 0 0 0 0 0 0 %d 5 0 0 0 0 0 0\n", r.rx, r.tx)
-	return b.String()
+	m.Files["/proc/uptime"] = fmt.Sprintf("%.2f %.2f\n", r.seconds, r.seconds)
+	m.Files["/proc/stat"], m.Files["/proc/net/softnet_stat"] = stat.String(), softnet.String()
+	m.Files["/proc/net/dev"] = fmt.Sprintf("Inter-|   Receive  |  Transmit\n face |bytes    packets errs drop\n    lo: 9 1 0 0 0 0 0 0 9 1 0 0 0 0 0 0\n  %s:%d 7 0 0 0 0 0 0 %d 5 0 0 0 0 0 0\n", wan, r.rx, r.tx)
+	m.Files["/sys/class/net/"+wan+"/statistics/rx_bytes"] = fmt.Sprintf("%d\n", r.rx)
+	m.Files["/sys/class/net/"+wan+"/statistics/tx_bytes"] = fmt.Sprintf("%d\n", r.tx)
 }
 
 func mustWork(t *testing.T, r busyRouter) workSample {
 	t.Helper()
-	s, err := parseWork(r.String(), "eth0")
+	m := fake.NewOpenWrt()
+	r.show(m, "eth0")
+	s, err := takeWork(t.Context(), m, "eth0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,23 +98,42 @@ func TestHeadroomOf(t *testing.T) {
 		}
 	}
 	for name, text := range map[string]string{
-		"empty": "", "no uptime": "cpu0 1 2 3 4 5 6 7 8\n", "no core": "5.0 5.0\n  eth0:1 7 0 0 0 0 0 0 2 5 0 0 0 0 0 0\n",
-		"no WAN": strings.ReplaceAll(before.String(), "eth0", "eth1"), "short": "5.0 5.0\ncpu0 1 2 3 4 5 6 7 8\neth0: 1 2\n",
-		"words": "5.0 5.0\ncpu0 a b c d e f g h\n",
+		"empty": "", "no uptime": "cpu0 1 2 3 4 5 6 7 8\n1\n2\n", "no core": "5.0 5.0\n1\n2\ncpu  1 2 3 4 5 6 7 8\n",
+		"no counters": "5.0 5.0\ncpu0 1 2 3 4 5 6 7 8\ncpu1 1 2 3 4 5 6 7 8\n", "short": "5.0 5.0\n1\n2",
+		"words": "5.0 5.0\n1\n2\ncpu0 a b c d e f g h\n",
 	} {
-		if s, err := parseWork(text, "eth0"); err == nil {
+		if s, err := parseWork(text); err == nil {
 			t.Errorf("%s: %+v", name, s)
 		}
+	}
+	if s, err := takeWork(t.Context(), fake.NewOpenWrt(), "eth1"); err == nil {
+		t.Errorf("no WAN: %+v", s)
+	}
+}
+
+// What an interface is called is not taken for something else: neither a name and a
+// counter of eight characters for a line of the kernel's packet statistics, nor a name
+// like a core's for that core.
+func TestHeadroomBesideOddNames(t *testing.T) {
+	m := fake.NewOpenWrt()
+	r := busyRouter{seconds: 1000, cores: []float64{10, 20}, rx: 5e9, tx: 1e9}
+	r.show(m, "eth0")
+	for _, name := range []string{"eth0.10", "c0ffee0", "cpu0", "cpu7", "1000.00"} {
+		m.Files["/proc/net/dev"] += "  " + name + ": 1 7 0 0 0 0 0 12345678 2 5 0 0 0 0 0 0\n"
+	}
+	s, err := takeWork(t.Context(), m, "eth0")
+	if err != nil || len(s.cores) != 2 || s.rx != 5e9 || s.tx != 1e9 || s.dropped != 0 || s.at != 1000*time.Second {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
 
 // Where threads do the work, it is system time.
 func TestHeadroomOfThreads(t *testing.T) {
 	text := func(seconds, system, bytes int) string {
-		return fmt.Sprintf("%d.00 1.00\ncpu0 0 0 %d %d 0 0 0 0\n eth0: %d 0 0 0 0 0 0 0 0 0\n", seconds, system, seconds*100-system, bytes)
+		return fmt.Sprintf("%d.00 1.00\n%d\n0\ncpu0 0 0 %d %d 0 0 0 0\n", seconds, bytes, system, seconds*100-system)
 	}
 	parse := func(s string) workSample {
-		w, err := parseWork(s, "eth0")
+		w, err := parseWork(s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,11 +169,7 @@ func TestMeasureHeadroom(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := fake.NewOpenWrt()
 			now := busyRouter{seconds: 50, cores: []float64{5}, rx: 1e6, tx: 1e6}
-			show := func() {
-				text := now.String()
-				m.Files["/proc/uptime"], m.Files["/proc/stat"], m.Files["/proc/net/softnet_stat"], m.Files["/proc/net/dev"] = text, "", "", ""
-			}
-			show()
+			now.show(m, "eth0")
 			var waited time.Duration
 			wait := func(_ context.Context, d time.Duration) error {
 				waited += d
@@ -157,7 +178,7 @@ func TestMeasureHeadroom(t *testing.T) {
 				now.cores[0] += 0.4 * s * float64(c.mbit) / 100
 				now.rx += uint64(s * float64(c.mbit) * 1e6 / 8)
 				now.dropped += c.dropped
-				show()
+				now.show(m, "eth0")
 				return nil
 			}
 			e := &platform.Examination{Ctx: t.Context(), Runner: m, WAN: "eth0", Down: c.asked}
