@@ -353,10 +353,11 @@ func (f *historyFlags) expireOld(c *cobra.Command, now time.Time) error {
 	return err
 }
 
-// parseSince parses a duration before now, or a time.
+// parseSince parses a duration before now, a time, or a date, which is the beginning of
+// that day where now is.
 func parseSince(s string, now time.Time) (time.Time, error) {
 	for _, layout := range []string{time.DateOnly, time.RFC3339} {
-		if t, err := time.Parse(layout, s); err == nil {
+		if t, err := time.ParseInLocation(layout, s, now.Location()); err == nil {
 			return t, nil
 		}
 	}

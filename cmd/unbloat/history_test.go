@@ -277,6 +277,35 @@ func TestParseSince(t *testing.T) {
 	}
 }
 
+// TestExpireByDay: a date is the reader's own day, in --expire as in the list: what was
+// measured in that day's first hour stays, and what was an hour before it goes.
+func TestExpireByDay(t *testing.T) {
+	for _, zone := range []*time.Location{time.UTC, time.FixedZone("east", 9*3600), time.FixedZone("west", -8*3600)} {
+		midnight := time.Date(2026, 3, 1, 0, 0, 0, 0, zone)
+		file := filepath.Join(t.TempDir(), "results.db")
+		for label, at := range map[string]time.Time{"evening": midnight.Add(-time.Hour), "morning": midnight.Add(time.Hour)} {
+			r, err := store.NewRecord(store.KindTest, testOf(label, at.Format(time.RFC3339), 100), at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := store.Save(t.Context(), file, r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var out bytes.Buffer
+		c := newHistoryCommand()
+		c.SetOut(&out)
+		c.SetContext(t.Context())
+		f := &historyFlags{storeFlag: storeFlag{file: file}, expire: "2026-03-01"}
+		if err := f.expireOld(c, midnight.AddDate(0, 0, 9)); err != nil || !strings.HasPrefix(out.String(), "1 results") {
+			t.Errorf("%s: %v, %s", zone, err, out.String())
+		}
+		if left, code := cli(t, "", "history", "--store", file); code != 0 || strings.Contains(left, "evening") || !strings.Contains(left, "morning") {
+			t.Errorf("%s: it leaves %s", zone, left)
+		}
+	}
+}
+
 // TestProveUsage: wrong use of `prove` is reported before it changes anything.
 func TestProveUsage(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
