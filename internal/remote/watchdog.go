@@ -110,10 +110,13 @@ func (d *Watchdog) arm(ctx context.Context, j *apply.Journal, steps []platform.S
 		return err
 	}
 	out, err := platform.Output(ctx, d.Runner, "sh", d.dir(j)+"/watchdog", "start")
+	if err == nil && strings.TrimSpace(string(out)) != "armed" {
+		err = errors.New("it says something else than that it is armed")
+	}
 	if err == nil {
 		err = d.call(ctx, j, "alive")
 	}
-	if err != nil || strings.TrimSpace(string(out)) != "armed" {
+	if err != nil {
 		return fmt.Errorf("it did not confirm that it watches (%q): %w", out, err)
 	}
 	d.startHeart(j)

@@ -391,3 +391,23 @@ func cutAt(t *testing.T, s *server, at int, late bool) {
 	}
 	r.revert(t)
 }
+
+// A deaf router takes every command and answers none.
+type deaf struct{}
+
+func (deaf) Run(context.Context, []string, []byte) (stdout, stderr []byte, err error) {
+	return nil, nil, nil
+}
+
+// A watchdog that does not say that it is armed is none, and the error says so.
+func TestWatchdogThatSaysNothing(t *testing.T) {
+	before, err := conf.Encode(conf.State{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &remote.Watchdog{Runner: deaf{}, Backend: daemon{r: deaf{}, dir: t.TempDir()}, Uptime: func() time.Duration { return 0 }}
+	err = d.Arm(t.Context(), &apply.Journal{ID: "x", WAN: "wan", Before: before, Deadline: time.Minute})
+	if err == nil || strings.Contains(err.Error(), "%!") || !strings.Contains(err.Error(), "armed") {
+		t.Errorf("%v", err)
+	}
+}

@@ -86,8 +86,10 @@ func (t *torrent) prepare(ctx context.Context) (err error) {
 			return err
 		}
 		*side.program = p
-		if s, err := p.line(); err != nil || s != Ready {
-			return p.failed(fmt.Errorf("said %q: %w", s, err))
+		if s, err := p.line(); err != nil {
+			return err
+		} else if s != Ready {
+			return p.failed(fmt.Errorf("said %q, not %q", s, Ready))
 		}
 	}
 	return nil
