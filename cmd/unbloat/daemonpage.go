@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -39,7 +40,7 @@ func besideConfig(config, suffix string) string {
 }
 
 // servePage serves the router's page until ctx ends; the channel is closed then.
-func (f *daemonFlags) servePage(ctx context.Context, c kept.Config, ask daemon.Caller, log func(string, ...any)) (func(daemon.PageParams) daemon.Page, <-chan struct{}, error) {
+func (f *daemonFlags) servePage(ctx context.Context, c kept.Config, h daemon.PageHost) (func(daemon.PageParams) daemon.Page, <-chan struct{}, error) {
 	secrets := besideConfig(f.config, ".ui.json")
 	held, err := os.ReadFile(secrets)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -47,7 +48,7 @@ func (f *daemonFlags) servePage(ctx context.Context, c kept.Config, ask daemon.C
 	}
 	around := &surroundings{wans: c.WANs}
 	app, err := ui.New(ui.Options{
-		Router: source.New(f.pageSource(c, ask, around)), Page: pageFiles(), Version: version, Names: append(ownNames(), c.UI.Names...),
+		Router: source.New(f.pageSource(c, h, around)), Page: pageFiles(), Panicked: h.Panicked, Version: version, Names: append(ownNames(), c.UI.Names...),
 		Secrets: held, Save: func(b []byte) error { return apply.WriteFile(secrets, append(b, '\n'), 0o600) },
 	})
 	if err != nil {
@@ -55,7 +56,7 @@ func (f *daemonFlags) servePage(ctx context.Context, c kept.Config, ask daemon.C
 	}
 	server := &http1.Server{Limits: http1.DefaultLimits(), Handle: app.Handle,
 		Admit:    func(from, at netip.Addr) bool { return ui.Admits(around.network(), c.UI.Allow, from, at) },
-		Panicked: func(p any) { log("page: a request failed: %v", p) },
+		Panicked: func(p any) { h.Panicked(p, debug.Stack()) },
 	}
 	scheme, fingerprint := "http", ""
 	if c.UI.TLS {
@@ -73,12 +74,12 @@ func (f *daemonFlags) servePage(ctx context.Context, c kept.Config, ask daemon.C
 	go func() {
 		defer close(ended)
 		if err := server.Serve(ctx, l); err != nil {
-			log("page: %v", err)
+			h.Log("page: %v", err)
 		}
 	}()
-	log("page: %s", strings.Join(urls, " "))
+	h.Log("page: %s", strings.Join(urls, " "))
 	if app.FirstRun() {
-		log("page: it has no password yet; `unbloat ui token` says how to set one")
+		h.Log("page: it has no password yet; `unbloat ui token` says how to set one")
 	}
 	return func(p daemon.PageParams) daemon.Page {
 		at := daemon.Page{URLs: urls, Fingerprint: fingerprint}
@@ -127,8 +128,8 @@ func ownNames() []string {
 }
 
 // pageSource is what the page shows.
-func (f *daemonFlags) pageSource(c kept.Config, ask daemon.Caller, around *surroundings) source.Options {
-	o := source.Options{Ask: ask, Leases: readLeases, Sight: sightOf, Results: pageResults(c.History),
+func (f *daemonFlags) pageSource(c kept.Config, h daemon.PageHost, around *surroundings) source.Options {
+	o := source.Options{Ask: h.Ask, Panicked: h.Panicked, Leases: readLeases, Sight: sightOf, Results: pageResults(c.History),
 		Examine: func(ctx context.Context, router, wan string) (*doctor.Report, error) {
 			d := doctorFlags{routerFlags: routerFlags{targetFlags: targetFlags{router: router, ownTC: true}, stateDir: f.stateDir}, wan: wan}
 			for _, w := range c.WANs {

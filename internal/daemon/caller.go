@@ -39,7 +39,7 @@ func (d *Daemon) ask(ctx context.Context, method, router, wan string, params, re
 	}
 	c := &client{d: d, name: byPage}
 	defer c.leave()
-	out, err := c.do(ctx, r)
+	out, err := d.contain("a request of the page", func() (any, error) { return c.do(ctx, r) })
 	if err != nil {
 		return errorFor(err, d.o.Classify)
 	}

@@ -65,7 +65,7 @@ type Options struct {
 
 	// UI serves the router's page until ctx ends, and returns how it is reached. The
 	// channel is closed when it has ended, and its address is free. nil: this build does not.
-	UI func(ctx context.Context, c config.Config, ask Caller, log func(format string, args ...any)) (page func(PageParams) Page, ended <-chan struct{}, err error)
+	UI func(ctx context.Context, c config.Config, h PageHost) (page func(PageParams) Page, ended <-chan struct{}, err error)
 	// Now is the machine's clock, which may be set; nil: time.Now. It is for what has to
 	// happen at a time of day, and for times that people read.
 	Now func() time.Time
@@ -76,6 +76,13 @@ type Options struct {
 	// Watch tells of changes of this machine's network until ctx ends, and then closes
 	// the channel; a nil channel says that nothing is told here.
 	Watch func(ctx context.Context, tell func(Event)) (ended <-chan struct{}, err error)
+}
+
+// A PageHost is what the router's page needs of the daemon.
+type PageHost struct {
+	Ask      Caller
+	Log      func(format string, args ...any)
+	Panicked func(what any, stack []byte) // takes in a panic that was contained
 }
 
 // A Daemon keeps the WANs of a configuration.
@@ -108,6 +115,7 @@ type Daemon struct {
 
 	scheduleMu sync.Mutex    // one change of the schedule at a time
 	numbers    atomic.Uint64 // of decisions
+	panics     atomic.Uint64 // that were contained
 }
 
 // Load reads a configuration and checks it.
@@ -210,7 +218,7 @@ func (d *Daemon) offerPage(c config.Config) error {
 		return &config.Error{File: d.o.File, Key: "ui", Err: errors.New("this build of the daemon has no page; use the full one, or remove [ui]")}
 	}
 	ctx, cancel := context.WithCancel(d.running)
-	page, ended, err := d.o.UI(ctx, c, d.ask, d.log)
+	page, ended, err := d.o.UI(ctx, c, PageHost{Ask: d.ask, Log: d.log, Panicked: func(what any, stack []byte) { d.panicked("the page", what, stack) }})
 	if err != nil {
 		cancel()
 		return fmt.Errorf("serve the daemon's page: %w", err)

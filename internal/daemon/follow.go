@@ -341,7 +341,7 @@ func (d *Daemon) own(port uint32) {
 
 // Metrics returns what the daemon's metrics say now.
 func (d *Daemon) metrics() metrics.Snapshot {
-	out := metrics.Snapshot{Version: d.o.Version, Go: d.o.Go}
+	out := metrics.Snapshot{Version: d.o.Version, Go: d.o.Go, Panics: d.panics.Load()}
 	for _, w := range d.all() {
 		s, _ := w.snapshot()
 		m := metrics.WAN{Name: w.key, Way: [2]metrics.Way{{Rate: s.Down}, {Rate: s.Up}}}

@@ -19,7 +19,7 @@ func TestPageReloaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var did []string
 		x := linuxTown(t, dir, oneWAN, func(o *Options) {
-			o.UI = func(ctx context.Context, c config.Config, _ Caller, _ func(string, ...any)) (func(PageParams) Page, <-chan struct{}, error) {
+			o.UI = func(ctx context.Context, c config.Config, _ PageHost) (func(PageParams) Page, <-chan struct{}, error) {
 				at := c.UI.Listen.String()
 				if c.UI.Listen.Port() == 1 {
 					return nil, nil, errors.New("the address is in use")

@@ -42,7 +42,8 @@ type runs struct {
 	ended bool // none may begin
 }
 
-// A run is one of them.
+// A run is one of them. What others than its beginner see of it is there before it is
+// among all.
 type run struct {
 	holder *client // has the turn on its WANs
 	cancel context.CancelFunc
@@ -58,88 +59,107 @@ func (d *Daemon) begin(ctx context.Context, c *client, w *wan, method string, jo
 	if d.o.Work == nil {
 		return nil, &Error{CodeLeftOut, method + ": this build of the daemon can't measure; run `unbloat " + method + "` of a build that can, which asks the daemon to wait meanwhile"}
 	}
-	r := &run{holder: &client{d: d, does: method}, news: make(chan struct{})}
-	if err := d.runs.add(r, w, method); err != nil {
-		return nil, err
-	}
-	began := false
-	defer func() {
-		if !began {
-			d.runs.remove(r)
-			r.holder.leave()
-		}
-	}()
-	// A test changes nothing, so the shaping is kept meanwhile.
-	if _, err := w.call(ctx, func(context.Context) (any, error) { return w.turn(r.holder, job.Test != nil) }); err != nil {
-		return nil, err
-	}
-	r.holder.turn = []*wan{w}
-	got, err := w.call(ctx, func(context.Context) (any, error) { return w.config, nil })
-	if err != nil {
-		return nil, err
-	}
-	job.WAN, _ = got.(config.WAN)
-	d.mu.Lock()
-	job.Server, job.Store = d.config.Server, d.config.History
-	if c != nil && !unattended { // whoever asks keeps it
-		job.Store = ""
-	}
-	d.mu.Unlock()
-	job.Report = r.report
 	working, cancel := context.WithCancel(d.running)
-	r.cancel = cancel
-	by := "schedule"
+	r := &run{holder: &client{d: d, does: method}, cancel: cancel, news: make(chan struct{}), is: RunStatus{By: "schedule"}}
 	if c != nil {
-		by = "client"
-		if unattended {
-			r.asked = time.AfterFunc(runUnasked, cancel)
-		} else {
-			c.runs = append(c.runs, r)
-		}
+		r.is.By = "client"
 	}
-	r.mu.Lock()
-	r.is.By = by
-	id := r.is.Run
-	r.mu.Unlock()
-	began = true
-	d.runs.group.Go(func() {
-		defer cancel()
-		result, code, err := d.o.Work(working, job)
-		r.holder.leave() // before it is seen to have ended: what was kept is in the configuration then
-		r.end(result, code, err, working.Err() != nil, d.o.Classify)
-		if r.asked != nil {
-			r.asked.Stop()
-		}
-	})
+	if c != nil && unattended {
+		r.asked = time.AfterFunc(actionTime+runUnasked, cancel) // who starts it can't ask before it is begun
+	}
+	id, err := d.runs.add(r, w, method)
+	if err != nil {
+		r.over()
+		return nil, err
+	}
+	if job, err = d.prepare(ctx, working, r, w, job, c != nil && !unattended); err != nil {
+		r.holder.leave()
+		r.end(nil, 1, err, working.Err() != nil, d.o.Classify)
+		d.runs.remove(r)
+		return nil, err
+	}
+	if r.asked != nil {
+		r.asked.Reset(runUnasked)
+	} else if c != nil {
+		c.runs = append(c.runs, r)
+	}
+	go func() {
+		defer d.runs.group.Done()
+		d.work(working, r, job)
+	}()
 	return Started{Run: id}, nil
 }
 
-// add takes in a run that begins, unless another goes on.
-func (s *runs) add(r *run, w *wan, method string) error {
+// prepare waits for the run's turn on its WAN, as long as nobody stops it, and returns
+// its job with all that the configuration says. theirs: whoever asks keeps the result.
+func (d *Daemon) prepare(ctx, working context.Context, r *run, w *wan, job Job, theirs bool) (Job, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(working, cancel)()
+	// A test changes nothing, so the shaping is kept meanwhile.
+	got, err := w.call(ctx, func(context.Context) (any, error) {
+		_, err := w.turn(r.holder, job.Test != nil)
+		return w.config, err
+	})
+	if err == nil {
+		r.holder.turn = []*wan{w}
+	}
+	if working.Err() != nil {
+		err = &Error{CodeFailed, "it was stopped before it began"}
+	}
+	job.WAN, _ = got.(config.WAN)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	job.Server, job.Store = d.config.Server, d.config.History
+	if theirs {
+		job.Store = ""
+	}
+	job.Report = r.report
+	return job, err
+}
+
+// work does a run's job, and takes in what comes of it.
+func (d *Daemon) work(working context.Context, r *run, job Job) {
+	var result any
+	code := 1
+	_, err := d.contain(r.holder.does, func() (_ any, err error) {
+		result, code, err = d.o.Work(working, job)
+		return nil, err
+	})
+	r.holder.leave() // before it is seen to have ended: what was kept is in the configuration then
+	r.end(result, code, err, working.Err() != nil, d.o.Classify)
+}
+
+// add takes in a run that begins, unless another goes on, and numbers it. It is waited
+// for from then on.
+func (s *runs) add(r *run, w *wan, method string) (id string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
-		return &Error{CodeEnding, "the daemon ends"}
+		return "", &Error{CodeEnding, "the daemon ends"}
 	}
 	now := time.Now()
 	s.all = slices.DeleteFunc(s.all, func(x *run) bool { return x.endedBefore(now.Add(-runKept)) })
 	for _, x := range s.all {
 		if is := x.status(); is.State == RunGoing {
-			return &Error{CodeBusy, fmt.Sprintf("%s: `unbloat %s` is measuring already (run %s); two at once would measure each other", method, is.Method, is.Run)}
+			return "", &Error{CodeBusy, fmt.Sprintf("%s: `unbloat %s` is measuring already (run %s); two at once would measure each other", method, is.Method, is.Run)}
 		}
 	}
 	if len(s.all) >= mostRuns {
 		s.all = slices.Delete(s.all, 0, 1)
 	}
 	s.n++
-	r.is = RunStatus{Run: strconv.Itoa(s.n), Method: method, WAN: w.name, Router: w.routerName, State: RunGoing, Began: now.UTC().Format(time.RFC3339), Events: []RunEvent{}}
+	r.is = RunStatus{Run: strconv.Itoa(s.n), Method: method, By: r.is.By, WAN: w.name, Router: w.routerName, State: RunGoing, Began: now.UTC().Format(time.RFC3339), Events: []RunEvent{}}
 	s.all = append(s.all, r)
-	return nil
+	s.group.Add(1)
+	return r.is.Run, nil
 }
 
+// remove forgets a run that did not begin.
 func (s *runs) remove(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.group.Done()
 	s.all = slices.DeleteFunc(s.all, func(x *run) bool { return x == r })
 }
 
@@ -195,8 +215,17 @@ func (r *run) tell() {
 	r.news = make(chan struct{})
 }
 
+// over gives back what a run holds.
+func (r *run) over() {
+	r.cancel()
+	if r.asked != nil {
+		r.asked.Stop()
+	}
+}
+
 // end takes in what came of it.
 func (r *run) end(result any, code int, err error, stopped bool, classify func(error) Code) {
+	defer r.over()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	is := &r.is

@@ -192,6 +192,45 @@ func TestRunsEnd(t *testing.T) {
 	})
 }
 
+// TestRunStoppedWhileItBegins: a run may be seen and stopped from the moment on that it
+// waits for its turn; it is not begun then, whoever waits for it is told, and another
+// may begin.
+func TestRunStoppedWhileItBegins(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		worked := 0
+		x := linuxTown(t, dir, oneWAN, func(o *Options) {
+			o.Work = func(context.Context, Job) (any, int, error) { worked++; return map[string]any{}, 0, nil }
+		})
+		defer func() { x.stop() }()
+		go func() { // something takes the WAN's loop a while
+			_, _ = x.only().call(t.Context(), func(context.Context) (any, error) { time.Sleep(20 * time.Second); return nil, nil })
+		}()
+		synctest.Wait()
+		for _, unattended := range []bool{false, true} {
+			ended := make(chan error)
+			go func() {
+				_, err := ask[Started](t, &client{d: x.d}, MethodTest, TestParams{Unattended: unattended})
+				ended <- err
+			}()
+			synctest.Wait()
+			begin := time.Now()
+			is, err := ask[RunStatus](t, &client{d: x.d}, MethodRun, RunParams{Stop: true, Wait: 5})
+			if err != nil || is.State != RunEnded || time.Since(begin) > time.Second {
+				t.Errorf("after %v: %+v, %v", time.Since(begin), is, err)
+			}
+			refused(t, <-ended, CodeFailed)
+		}
+		if _, err := ask[Started](t, &client{d: x.d}, MethodTest, TestParams{Unattended: true}); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if worked != 1 {
+			t.Errorf("%d have worked", worked)
+		}
+	})
+}
+
 // TestRunsLeftOut: a build that can't measure says so.
 func TestRunsLeftOut(t *testing.T) {
 	dir := t.TempDir()

@@ -68,25 +68,33 @@ func (c *client) run(ctx context.Context) {
 		if len(line) == 0 {
 			continue
 		}
-		var r Request
-		if err := json.Unmarshal(line, &r); err != nil {
-			if !c.answer(Response{Error: &Error{CodeRequest, "a request is one JSON object on one line, as in {\"id\":1,\"method\":\"status\"}: " + err.Error()}}) {
-				return
-			}
-			continue
-		}
-		out := Response{ID: r.ID}
-		result, err := c.do(ctx, r)
-		if err == nil {
-			out.Result, err = json.Marshal(result)
-		}
-		if err != nil {
-			out.Result, out.Error = nil, errorFor(err, c.d.o.Classify)
-		}
-		if !c.answer(out) {
+		out := c.respond(ctx, line)
+		if !c.answer(out) || out.Error != nil && out.Error.Code == CodeInternal {
 			return
 		}
 	}
+}
+
+// respond makes the answer to a line.
+func (c *client) respond(ctx context.Context, line []byte) (out Response) {
+	result, err := c.d.contain("a request by the socket", func() (any, error) {
+		var r Request
+		if err := json.Unmarshal(line, &r); err != nil {
+			return nil, &Error{CodeRequest, "a request is one JSON object on one line, as in {\"id\":1,\"method\":\"status\"}: " + err.Error()}
+		}
+		out.ID = r.ID
+		result, err := c.do(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(result)
+	})
+	if err != nil {
+		out.Error = errorFor(err, c.d.o.Classify)
+	} else {
+		out.Result = result.([]byte)
+	}
+	return out
 }
 
 var errLongLine = errors.New("the line is too long")

@@ -222,7 +222,10 @@ func (w *wan) call(ctx context.Context, f func(ctx context.Context) (any, error)
 		}
 		c, cancel := context.WithTimeout(context.WithoutCancel(ctx), actionTime)
 		defer cancel()
-		r, err := f(c)
+		r, err := w.d.contain(w.config.Name(), func() (any, error) { return f(c) })
+		if isInternal(err) {
+			w.keeper.Changed(time.Now()) // it may have been done by half
+		}
 		done <- outcome{r, err}
 	}
 	select {
@@ -669,11 +672,11 @@ func (w *wan) turn(from *client, keepOn bool) (any, error) {
 	if err := errors.Join(w.busy(from), w.waits()); err != nil {
 		return nil, err
 	}
-	w.holder = from
 	if !keepOn {
 		w.abandon()
 		w.keeper.Hold()
 	}
+	w.holder = from
 	return nil, nil
 }
 

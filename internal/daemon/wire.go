@@ -81,6 +81,7 @@ const (
 	CodeRequest      Code = "bad_request" // not a request at all
 	CodeEnding       Code = "ending"      // the daemon ends just now
 	CodeLeftOut      Code = "left_out"    // this build of the daemon does not have it
+	CodeInternal     Code = "internal"    // an error of the daemon's own, after which the connection ends; its log has more
 )
 
 // An Error is why a request was not done.

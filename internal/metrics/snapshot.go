@@ -12,6 +12,7 @@ import (
 type Snapshot struct {
 	Version string // of the program
 	Go      string // version of the compiler
+	Panics  uint64 // errors of the program that ended a request or a run
 	WANs    []WAN
 }
 
@@ -63,6 +64,8 @@ func Write(w io.Writer, s *Snapshot) {
 	}
 	t.Head("unbloat_build_info", Gauge, "The program that runs; always 1.")
 	t.Value("unbloat_build_info", 1, "version", s.Version, "goversion", s.Go)
+	t.Head("unbloat_panics_total", Counter, "Errors of the program that ended a request or a run, and not the daemon.")
+	t.Value("unbloat_panics_total", float64(s.Panics))
 	rate := func(name, help string, of func(*Way) unit.Rate) {
 		t.Head(name, Gauge, help)
 		each(func(wan, direction string, w *Way) {

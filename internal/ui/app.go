@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"time"
 
+	"unbloat/internal/door"
 	"unbloat/internal/ui/http1"
 )
 
@@ -45,7 +46,9 @@ type Options struct {
 	Secrets []byte   // as they were saved; nil: none yet
 	// Save keeps the secrets.
 	Save func(secrets []byte) error
-	Now  func() time.Time // nil: time.Now
+	// Panicked takes in a panic that a request has brought about.
+	Panicked func(what any, stack []byte)
+	Now      func() time.Time // nil: time.Now
 }
 
 // An App answers the page's requests.
@@ -61,7 +64,7 @@ func New(o Options) (*App, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	a := &App{o: o, hub: newHub(o.Router)}
+	a := &App{o: o, hub: newHub(o)}
 	var err error
 	if a.auth, err = newAuth(o.Secrets, o.Save, o.Now); err != nil {
 		return nil, err
@@ -92,9 +95,11 @@ type request struct {
 	query   url.Values
 }
 
-// Handle answers a request.
-func (a *App) Handle(ctx context.Context, h *http1.Request) http1.Response {
-	out := a.handle(ctx, h)
+// Handle answers a request. A panic ends that request alone.
+func (a *App) Handle(ctx context.Context, h *http1.Request) (out http1.Response) {
+	if !door.Contain(func() { out = a.handle(ctx, h) }, a.o.Panicked) {
+		out = failure(&Error{Code: CodeFailed, Text: "the page has an error of its own, which the daemon's log describes"})
+	}
 	out.Header = append(out.Header,
 		[2]string{"Content-Security-Policy", policy},
 		[2]string{"X-Content-Type-Options", "nosniff"},

@@ -106,10 +106,10 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) start() {
+// start starts an App, with other options if change is given.
+func (w *world) start(change ...func(*ui.Options)) {
 	w.t.Helper()
-	var err error
-	w.app, err = ui.New(ui.Options{Router: w.router, Version: "1.2.3", Names: []string{"OpenWrt", "router.example"}, Secrets: w.saved,
+	o := ui.Options{Router: w.router, Version: "1.2.3", Names: []string{"OpenWrt", "router.example"}, Secrets: w.saved,
 		Page: fstest.MapFS{"index.html": {Data: []byte("<!doctype html>" + strings.Repeat(" the page", 100))}, "assets/a-1.js": {Data: []byte("1")}},
 		Save: func(b []byte) error {
 			if w.broken {
@@ -118,8 +118,12 @@ func (w *world) start() {
 			w.saved = b
 			return nil
 		},
-		Now: func() time.Time { return w.now }})
-	if err != nil {
+		Now: func() time.Time { return w.now }}
+	for _, f := range change {
+		f(&o)
+	}
+	var err error
+	if w.app, err = ui.New(o); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -132,6 +136,7 @@ type browser struct {
 	cookie string
 	csrf   string
 	tls    bool
+	stream func(context.Context, func([]byte) error) // of the last answer that goes on
 }
 
 func (w *world) browser() *browser {
@@ -157,6 +162,9 @@ func (b *browser) send(method, path, body string, change func(*http1.Request)) (
 		change(r)
 	}
 	out := b.w.app.Handle(b.w.t.Context(), r)
+	if out.Stream != nil {
+		b.stream = out.Stream
+	}
 	header := map[string]string{}
 	for _, h := range out.Header {
 		header[strings.ToLower(h[0])] = h[1]

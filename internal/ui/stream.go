@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"unbloat/internal/door"
 	"unbloat/internal/ui/http1"
 )
 
@@ -19,7 +20,7 @@ const streamEvery = time.Second
 // A hub makes the State once a second for all who look, and encodes it once. While
 // nobody looks it does nothing.
 type hub struct {
-	router Router
+	o Options
 
 	making sync.Mutex // one State at a time
 
@@ -33,7 +34,7 @@ type hub struct {
 // A viewer is a stream. Whoever is too slow misses States, and delays nobody.
 type viewer struct{ next chan []byte }
 
-func newHub(r Router) *hub { return &hub{router: r, viewers: map[*viewer]struct{}{}} }
+func newHub(o Options) *hub { return &hub{o: o, viewers: map[*viewer]struct{}{}} }
 
 // now returns the State, at most a second old.
 func (h *hub) now(ctx context.Context) []byte {
@@ -63,8 +64,9 @@ func (h *hub) make(ctx context.Context) []byte {
 		return h.state
 	}
 	h.mu.Unlock()
-	b, err := json.Marshal(h.router.State(ctx))
-	if err != nil { // a figure that JSON does not have
+	var b []byte
+	door.Contain(func() { b, _ = json.Marshal(h.o.Router.State(ctx)) }, h.o.Panicked)
+	if b == nil { // it has a figure that JSON does not have, or could not be made
 		b = []byte(`{"wans":[],"machines":[]}`)
 	}
 	h.mu.Lock()

@@ -37,7 +37,10 @@ type Options struct {
 	Examine func(ctx context.Context, router, wan string) (*doctor.Report, error)
 	// Results are the measurements that were kept, newest first.
 	Results func(ctx context.Context) ([]ui.Result, error)
-	Now     func() time.Time
+	// Panicked takes in a panic that was contained: the connections and names that are
+	// read are of machines that anybody may have.
+	Panicked func(what any, stack []byte)
+	Now      func() time.Time
 }
 
 // A Source is a ui.Router.
@@ -96,8 +99,11 @@ func asked(err error) error {
 		return err
 	}
 	code := ui.Code(e.Code)
-	if e.Code == daemon.CodeMethod || e.Code == daemon.CodeLeftOut {
+	switch e.Code {
+	case daemon.CodeMethod, daemon.CodeLeftOut:
 		code = ui.CodeNotHere
+	case daemon.CodeInternal:
+		code = ui.CodeFailed
 	}
 	return &ui.Error{Code: code, Text: e.Text}
 }

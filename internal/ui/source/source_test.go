@@ -110,11 +110,11 @@ func newHome(t testing.TB) *home {
 	ready := make(chan struct{})
 	o := daemon.Options{File: h.file(), Dir: h.dir, Memory: filepath.Join(h.dir, "state.json"), Log: io.Discard, Getenv: func(string) string { return "" }, Open: open,
 		Watch: func(context.Context, func(daemon.Event)) (<-chan struct{}, error) { return nil, nil },
-		UI: func(ctx context.Context, c config.Config, ask daemon.Caller, _ func(string, ...any)) (func(daemon.PageParams) daemon.Page, <-chan struct{}, error) {
+		UI: func(ctx context.Context, c config.Config, host daemon.PageHost) (func(daemon.PageParams) daemon.Page, <-chan struct{}, error) {
 			ended := make(chan struct{})
 			close(ended) // the test serves on when the daemon has ended
-			h.ask = ask
-			err := h.serve(ctx, ask)
+			h.ask = host.Ask
+			err := h.serve(ctx, host.Ask)
 			close(ready)
 			return func(p daemon.PageParams) daemon.Page { return daemon.Page{Token: h.app.Token(p.NewToken)} }, ended, err
 		}}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"unbloat/internal/door"
 	"unbloat/internal/flows"
 	"unbloat/internal/ui"
 )
@@ -56,7 +57,7 @@ func (w *watch) table(now time.Time) (flows.Table, ui.Sight) {
 		go func() {
 			ctx, cancel := context.WithTimeout(context.Background(), readMost)
 			defer cancel()
-			w.read(ctx, netip.Addr{})
+			door.Contain(func() { _, _, _ = w.read(ctx, netip.Addr{}) }, w.o.Panicked)
 			w.mu.Lock()
 			w.busy = false
 			w.mu.Unlock()
