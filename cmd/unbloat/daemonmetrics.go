@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"unbloat/internal/daemon"
+	"unbloat/internal/door"
 	"unbloat/internal/metrics"
 	"unbloat/internal/metrics/page"
 )
@@ -24,8 +25,9 @@ func serveMetrics(ctx context.Context, address string, now func() metrics.Snapsh
 		return err
 	}
 	const patience = 10 * time.Second
-	s := &http.Server{Handler: page.Handler(now), ReadHeaderTimeout: patience, WriteTimeout: patience, MaxHeaderBytes: 8 << 10}
-	go func() { _ = s.Serve(l) }() // until it is closed
+	s := &http.Server{Handler: page.Handler(now), ReadHeaderTimeout: patience, WriteTimeout: patience, IdleTimeout: time.Minute, MaxHeaderBytes: 8 << 10}
+	places := door.Limits{Most: 32, Crowded: 24, Share: 8}                   // whoever collects metrics has one
+	go func() { _ = s.Serve(&door.Listener{Listener: l, Limits: places}) }() // until it is closed
 	context.AfterFunc(ctx, func() { _ = s.Close() })
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"unbloat/internal/daemon"
 	kept "unbloat/internal/daemon/config"
 	"unbloat/internal/doctor"
+	"unbloat/internal/door"
 	"unbloat/internal/flows"
 	"unbloat/internal/netio"
 	"unbloat/internal/platform"
@@ -54,10 +55,7 @@ func (f *daemonFlags) servePage(ctx context.Context, c kept.Config, h daemon.Pag
 	if err != nil {
 		return nil, nil, err
 	}
-	server := &http1.Server{Limits: http1.DefaultLimits(), Handle: app.Handle,
-		Admit:    func(from, at netip.Addr) bool { return ui.Admits(around.network(), c.UI.Allow, from, at) },
-		Panicked: func(p any) { h.Panicked(p, debug.Stack()) },
-	}
+	server := &http1.Server{Limits: http1.DefaultLimits(), Handle: app.Handle, Panicked: func(p any) { h.Panicked(p, debug.Stack()) }}
 	scheme, fingerprint := "http", ""
 	if c.UI.TLS {
 		scheme = "https"
@@ -73,7 +71,8 @@ func (f *daemonFlags) servePage(ctx context.Context, c kept.Config, h daemon.Pag
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := server.Serve(ctx, l); err != nil {
+		at := &door.Listener{Listener: l, Limits: ui.Places(), Admit: func(from, at netip.Addr) bool { return ui.Admits(around.network(), c.UI.Allow, from, at) }}
+		if err := server.Serve(ctx, at); err != nil {
 			h.Log("page: %v", err)
 		}
 	}()

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"unbloat/internal/door"
 )
 
 // A client is a connection to the socket.
@@ -25,22 +27,17 @@ type client struct {
 
 // serve answers clients until the listener is closed; the returned group ends when
 // all of them have.
-func (d *Daemon) serve(ctx context.Context, l *net.UnixListener) *sync.WaitGroup {
+func (d *Daemon) serve(ctx context.Context, l net.Listener) *sync.WaitGroup {
+	full, _ := json.Marshal(Response{Error: &Error{CodeBusy, fmt.Sprintf("%d clients are being answered now; ask again", mostClient)}})
+	at := &door.Listener{Listener: l, Limits: door.Limits{Most: mostClient, Crowded: mostClient, Share: mostClient}, Refusal: append(full, '\n')}
 	var all sync.WaitGroup
-	free := make(chan struct{}, mostClient)
 	all.Go(func() {
 		for {
-			select {
-			case free <- struct{}{}:
-			case <-ctx.Done():
-				return
-			}
-			conn, err := l.Accept()
+			conn, err := at.Accept()
 			if err != nil {
 				return
 			}
 			all.Go(func() {
-				defer func() { <-free }()
 				c := &client{d: d, conn: conn}
 				stop := context.AfterFunc(ctx, func() { conn.Close() })
 				defer stop()
@@ -100,8 +97,8 @@ func (c *client) respond(ctx context.Context, line []byte) (out Response) {
 var errLongLine = errors.New("the line is too long")
 
 // readLine reads a line of at most MostLine bytes. A client may say nothing for a
-// long time, as long as it has the turn for ever; but it must finish a line that it
-// has begun.
+// long time, as long as nobody wants its place, and as long as it has the turn for ever;
+// but it must finish a line that it has begun.
 func (c *client) readLine(in *bufio.Reader) ([]byte, error) {
 	idle := time.Now().Add(mostIdle)
 	if c.turn != nil || len(c.runs) > 0 {

@@ -24,7 +24,7 @@ const (
 	MostLine   = 1 << 20          // bytes of a request or an answer: a plan with thousands of rules has some hundred thousand
 	mostIdle   = 10 * time.Minute // until a client that says nothing is cut off
 	mostSlow   = 10 * time.Second // for the rest of a line that has begun, and for taking an answer
-	mostClient = 32               // at once; the next has to wait
+	mostClient = 32               // at once; the next takes the place of one that says nothing
 )
 
 // A Request is one line of a client.

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"unbloat/internal/door"
 )
 
 // A Network says where this machine stands.
@@ -14,6 +16,10 @@ type Network struct {
 	// Lines are this machine's own addresses on the lines.
 	Lines []netip.Addr
 }
+
+// Places are those of the page's connections. A browser takes six, and one more for a
+// stream.
+func Places() door.Limits { return door.Limits{Most: 128, Crowded: 96, Share: 32} }
 
 // Admits says whether a connection from one address to another may be served: it
 // comes from this machine or from the home, or from what somebody allowed. What

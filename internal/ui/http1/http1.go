@@ -4,8 +4,9 @@
 // does not understand it refuses, and closes the connection: no chunked requests, no
 // folded headers, no HTTP/1.0.
 //
-// All that a client can use up is bounded: connections, in all and for each address,
-// the bytes of a request, and the time that it takes to send one or to take an answer.
+// What a client can use up is bounded: the bytes of a request, and the time that it takes
+// to send one or to take an answer. How many connections there are is for the listener to
+// bound.
 package http1
 
 import (
@@ -19,22 +20,22 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"unbloat/internal/door"
 )
 
 // Limits bound what clients may use up.
 type Limits struct {
-	Connections int           // at once
-	PerAddress  int           // of one address (IPv6: one /64) at once
-	Head        int           // bytes of a request without its body
-	Body        int           // bytes of a request's body
-	Request     time.Duration // for sending a request that has begun
-	Idle        time.Duration // between two requests
-	Write       time.Duration // for taking an answer, or one piece of an answer that goes on
+	Head    int           // bytes of a request without its body
+	Body    int           // bytes of a request's body
+	Request time.Duration // for sending a request that has begun
+	Idle    time.Duration // between two requests
+	Write   time.Duration // for taking an answer, or one piece of an answer that goes on
 }
 
 // DefaultLimits are enough for the browsers of a home.
 func DefaultLimits() Limits {
-	return Limits{Connections: 128, PerAddress: 32, Head: 8 << 10, Body: 64 << 10, Request: 5 * time.Second, Idle: time.Minute, Write: 10 * time.Second}
+	return Limits{Head: 8 << 10, Body: 64 << 10, Request: 5 * time.Second, Idle: time.Minute, Write: 10 * time.Second}
 }
 
 // A Request is what a client asks.
@@ -65,18 +66,14 @@ type Server struct {
 	Limits Limits
 	// Handle answers one request. It may be called several times at once.
 	Handle func(ctx context.Context, r *Request) Response
-	// Admit says whether a connection from one address to another is served at all;
-	// nil: each is.
-	Admit func(from, at netip.Addr) bool
 	// TLS encrypts a connection; nil: none is.
 	TLS func(net.Conn) net.Conn
 	// Panicked is told what a request made Handle panic with; nil: nobody.
 	Panicked func(any)
 
-	mu    sync.Mutex
-	open  map[*conn]struct{}
-	count map[netip.Prefix]int
-	wg    sync.WaitGroup
+	mu   sync.Mutex
+	open map[*conn]struct{}
+	wg   sync.WaitGroup
 }
 
 // A conn is one connection.
@@ -85,14 +82,13 @@ type conn struct {
 	s        *Server
 	in       *bufio.Reader
 	from, at netip.Addr
-	waits    time.Time // since when it is waited for a request; zero: one is being answered
 }
 
 // Serve answers the connections of a listener until ctx ends. Then it closes the
 // listener and all connections, and waits for their requests.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.mu.Lock()
-	s.open, s.count = map[*conn]struct{}{}, map[netip.Prefix]int{}
+	s.open = map[*conn]struct{}{}
 	s.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	defer s.wg.Wait()
@@ -111,15 +107,6 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		var again interface{ Temporary() bool } // too many open files, say
-		if errors.As(err, &again) && again.Temporary() {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(100 * time.Millisecond):
-			}
-			continue
-		}
 		if err != nil {
 			return fmt.Errorf("accept a connection: %w", err)
 		}
@@ -128,85 +115,24 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 }
 
 func (s *Server) accept(ctx context.Context, nc net.Conn) {
-	c := &conn{Conn: nc, s: s, from: addressOf(nc.RemoteAddr()), at: addressOf(nc.LocalAddr()), waits: time.Now()}
+	c := &conn{Conn: nc, s: s, from: door.Address(nc.RemoteAddr()), at: door.Address(nc.LocalAddr())}
 	if s.TLS != nil {
 		c.Conn = s.TLS(nc) // it shakes hands when it is read
 	}
-	if s.Admit != nil && !s.Admit(c.from, c.at) || !s.enter(c) {
-		nc.Close()
-		return
-	}
+	s.mu.Lock()
+	s.open[c] = struct{}{}
+	s.mu.Unlock()
 	s.wg.Go(func() {
 		defer s.leave(c)
 		c.run(ctx)
 	})
 }
 
-func addressOf(a net.Addr) netip.Addr {
-	if t, ok := a.(*net.TCPAddr); ok {
-		return t.AddrPort().Addr().Unmap().WithZone("")
-	}
-	return netip.Addr{}
-}
-
-// group is what connections are counted by.
-func group(a netip.Addr) netip.Prefix {
-	bits := 32
-	if a.Is6() {
-		bits = 64
-	}
-	p, _ := a.Prefix(bits)
-	return p
-}
-
-// enter finds room for a connection. If there is none, the one that has let us wait
-// longest for a request has to go.
-func (s *Server) enter(c *conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	of := group(c.from)
-	full := s.count[of] >= s.Limits.PerAddress
-	if full || len(s.open) >= s.Limits.Connections {
-		var oldest *conn
-		for o := range s.open {
-			if !o.waits.IsZero() && (!full || group(o.from) == of) && (oldest == nil || o.waits.Before(oldest.waits)) {
-				oldest = o
-			}
-		}
-		if oldest == nil {
-			return false
-		}
-		s.remove(oldest)
-		oldest.Conn.Close()
-	}
-	s.open[c] = struct{}{}
-	s.count[of]++
-	return true
-}
-
 func (s *Server) leave(c *conn) {
 	c.Conn.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.remove(c)
-}
-
-// remove forgets a connection. The caller holds s.mu.
-func (s *Server) remove(c *conn) {
-	if _, there := s.open[c]; !there {
-		return
-	}
 	delete(s.open, c)
-	of := group(c.from)
-	if s.count[of]--; s.count[of] <= 0 {
-		delete(s.count, of)
-	}
-}
-
-func (c *conn) mark(waits time.Time) {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	c.waits = waits
 }
 
 // run answers the requests of a connection, one after the other.
@@ -226,7 +152,6 @@ func (c *conn) run(ctx context.Context) {
 		if r == nil && refused == 0 {
 			return
 		}
-		c.mark(time.Time{})
 		if refused != 0 {
 			_ = c.write(&Request{}, Response{Status: refused}, false)
 			c.linger()
@@ -242,7 +167,6 @@ func (c *conn) run(ctx context.Context) {
 		if c.write(r, out, keep) != nil || !keep {
 			return
 		}
-		c.mark(time.Now())
 	}
 }
 

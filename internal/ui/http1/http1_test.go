@@ -4,12 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -186,102 +184,6 @@ func TestLargeBody(t *testing.T) {
 	}
 	if sent >= 10_000_000 {
 		t.Logf("the kernel took all %d bytes", sent) // its buffers may
-	}
-}
-
-// A thousand clients that send nothing, or a byte now and then, or take no answer,
-// hold up nobody: others are answered, and no more are open than may be.
-func TestSlowClients(t *testing.T) {
-	limits := http1.DefaultLimits()
-	limits.PerAddress = limits.Connections // they all come from here
-	limits.Request = patience
-	address := serve(t, &http1.Server{Limits: limits, Handle: echo})
-	var conns []net.Conn
-	defer func() {
-		for _, c := range conns {
-			c.Close()
-		}
-	}()
-	for i := range 1000 {
-		c, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatalf("client %d: %v", i, err)
-		}
-		conns = append(conns, c)
-		switch i % 4 {
-		case 1:
-			_, _ = io.WriteString(c, "GET / HT")
-		case 2:
-			_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nx")
-		case 3:
-			_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / H")
-		}
-		if i%100 == 99 {
-			if got := raw(t, address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); got != "HTTP/1.1 200 OK" {
-				t.Errorf("after %d slow clients another gets %q", i+1, got)
-			}
-		}
-	}
-	open := 0
-	for _, c := range conns {
-		_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
-		_, err := io.Copy(io.Discard, c)
-		var late net.Error
-		if errors.As(err, &late) && late.Timeout() {
-			open++
-		}
-	}
-	if open > limits.Connections {
-		t.Errorf("%d connections are open, at most %d may be", open, limits.Connections)
-	}
-}
-
-// One address has no more connections than its share, and others are served.
-func TestPerAddress(t *testing.T) {
-	limits := http1.DefaultLimits()
-	limits.PerAddress = 3
-	block := make(chan struct{})
-	address := serve(t, &http1.Server{Limits: limits, Handle: func(ctx context.Context, r *http1.Request) http1.Response {
-		if r.Path == "/wait" {
-			<-block
-		}
-		return echo(ctx, r)
-	}})
-	defer close(block)
-	from := func(ip, path string) net.Conn {
-		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
-		c, err := d.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		_ = c.SetDeadline(time.Now().Add(patience))
-		_, _ = io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n")
-		return c
-	}
-	var held []net.Conn
-	for range 6 {
-		held = append(held, from("127.0.0.2", "/wait"))
-	}
-	closed := 0
-	for _, c := range held[3:] { // those that came too late: nobody of the first is idle
-		if _, err := c.Read(make([]byte, 1)); err != nil {
-			closed++
-		}
-	}
-	if closed != 3 {
-		t.Errorf("%d of 3 too many were closed", closed)
-	}
-	if line, err := bufio.NewReader(from("127.0.0.3", "/")).ReadString('\n'); err != nil || !strings.Contains(line, "200") {
-		t.Errorf("another address: %q %v", line, err)
-	}
-}
-
-// Whoever is not admitted gets nothing.
-func TestAdmit(t *testing.T) {
-	address := serve(t, &http1.Server{Handle: echo, Admit: func(from, at netip.Addr) bool { return from == netip.MustParseAddr("127.0.0.2") && at.IsLoopback() }})
-	if got := raw(t, address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); got != "closed" {
-		t.Errorf("%q", got)
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"unbloat/internal/daemon"
 	"unbloat/internal/daemon/config"
 	"unbloat/internal/doctor"
+	"unbloat/internal/door"
 	"unbloat/internal/flows"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
@@ -164,7 +165,7 @@ func (h *home) serve(ctx context.Context, ask daemon.Caller) error {
 	}
 	h.url = "http://" + l.Addr().String()
 	s := &http1.Server{Limits: http1.DefaultLimits(), Handle: h.app.Handle}
-	go func() { _ = s.Serve(ctx, l) }() // until ctx ends
+	go func() { _ = s.Serve(ctx, &door.Listener{Listener: l, Limits: ui.Places()}) }() // until ctx ends
 	return nil
 }
 
