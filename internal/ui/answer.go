@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"unbloat/internal/ui/http1"
 )
@@ -61,33 +62,39 @@ func status(c Code) int {
 	return 500
 }
 
-// Names of the cookie. With TLS browsers take it only from this very host.
+// Names of the cookies: the session's, and the one of a known browser.
 const (
-	cookieName   = "unbloat"
-	cookieSecure = "__Host-unbloat"
+	cookieName  = "unbloat"
+	cookieKnown = "unbloat-known"
 )
 
-func cookieOf(tls bool) string {
+// knownMost is how long a browser stays known after its last login: as long as browsers
+// keep a cookie.
+const knownMost = 400 * 24 * time.Hour
+
+// cookieOf is a cookie's name on the wire. With TLS browsers take it only from this very
+// host.
+func cookieOf(name string, tls bool) string {
 	if tls {
-		return cookieSecure
+		return "__Host-" + name
 	}
-	return cookieName
+	return name
 }
 
-// cookie returns the value of the session's cookie; "" if there is none.
-func cookie(r *http1.Request) string {
+// cookie returns the value of a cookie; "" if there is none.
+func cookie(r *http1.Request, name string) string {
 	for part := range strings.SplitSeq(r.Header["cookie"], ";") {
-		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
-		if name == cookieOf(r.TLS) {
+		key, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if key == cookieOf(name, r.TLS) {
 			return value
 		}
 	}
 	return ""
 }
 
-// setCookie is the header that sets the session's cookie for some seconds.
-func setCookie(r *request, value string, seconds int) [2]string {
-	c := fmt.Sprintf("%s=%s; Path=/; Max-Age=%d; HttpOnly; SameSite=Strict", cookieOf(r.TLS), value, seconds)
+// setCookie is the header that sets a cookie for some time.
+func setCookie(r *request, name, value string, keep time.Duration) [2]string {
+	c := fmt.Sprintf("%s=%s; Path=/; Max-Age=%d; HttpOnly; SameSite=Strict", cookieOf(name, r.TLS), value, int(keep/time.Second))
 	if r.TLS {
 		c += "; Secure"
 	}

@@ -128,7 +128,7 @@ func (a *App) handle(ctx context.Context, h *http1.Request) http1.Response {
 		return failure(&Error{Code: CodeRequest, Text: "the query cannot be read"})
 	}
 	name := h.Path[len(api):]
-	r.session = a.auth.session(cookie(h))
+	r.session = a.auth.session(cookie(h, cookieName))
 	if h.Method == "POST" {
 		return a.post(ctx, name, r)
 	}
@@ -212,7 +212,7 @@ func (a *App) post(ctx context.Context, name string, r *request) http1.Response 
 		})
 	case "login":
 		return with(r, func(l Login) (http1.Response, error) {
-			role, err := a.auth.login(r.From, l.Password)
+			role, err := a.auth.login(r.From, cookie(r.Request, cookieKnown), l.Password)
 			if err != nil {
 				return http1.Response{}, err
 			}
@@ -227,7 +227,7 @@ func (a *App) post(ctx context.Context, name string, r *request) http1.Response 
 	case name == "logout":
 		a.auth.logout(r.session)
 		out := answer(a.sessionOf(nil))
-		out.Header = append(out.Header, setCookie(r, "", 0))
+		out.Header = append(out.Header, setCookie(r, cookieName, "", 0))
 		return out
 	case r.session.role != Admin:
 		return failure(&Error{Code: CodeReadOnly, Text: "this password may look, and change nothing"})
@@ -289,12 +289,15 @@ func with[T any](r *request, f func(T) (http1.Response, error)) http1.Response {
 	return out
 }
 
-// loggedIn begins a session.
+// loggedIn begins a session, and makes the browser known.
 func (a *App) loggedIn(r *request, role Role) http1.Response {
 	a.auth.logout(r.session)
 	s, value := a.auth.begin(role)
 	out := answer(a.sessionOf(s))
-	out.Header = append(out.Header, setCookie(r, value, int(sessionMost/time.Second)))
+	if known := a.auth.remember(role); known != "" && (role == Admin || a.auth.knows(cookie(r.Request, cookieKnown)).role != Admin) {
+		out.Header = append(out.Header, setCookie(r, cookieKnown, known, knownMost))
+	}
+	out.Header = append(out.Header, setCookie(r, cookieName, value, sessionMost))
 	return out
 }
 
@@ -308,7 +311,7 @@ func (a *App) password(r *request, p Password) (http1.Response, error) {
 			return http1.Response{}, err
 		}
 	}
-	if role, err := a.auth.login(r.From, p.Now); err != nil {
+	if role, err := a.auth.login(r.From, cookie(r.Request, cookieKnown), p.Now); err != nil {
 		return http1.Response{}, err
 	} else if role != Admin {
 		return http1.Response{}, &Error{Code: CodePassword, Text: "that is not the admin's password"}

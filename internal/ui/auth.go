@@ -75,7 +75,7 @@ func random(n int) []byte {
 const (
 	sessionIdle = 12 * time.Hour      // without a request
 	sessionMost = 30 * 24 * time.Hour // in all
-	mostSession = 64
+	mostSession = 32                  // of each role
 )
 
 // A session is somebody who has logged in.
@@ -93,20 +93,21 @@ type auth struct {
 	save func([]byte) error // keeps the secrets
 	now  func() time.Time
 
-	hashing sync.Mutex // one hash at a time: each takes memory and time
+	hashing   sync.Mutex // one hash at a time: each takes memory and time
+	strangers sync.Mutex // one stranger at a time waits for it
 
 	mu       sync.Mutex
 	secrets  secrets
 	token    string // of the first run, or to set a forgotten password; "": none
 	sessions map[[sha256.Size]byte]*session
 	tickets  []ticket // oldest first
-	wrong    wrongs
+	guesses  guesses
 }
 
 // newAuth reads the secrets; nil: there are none yet. Without an admin's password it
 // makes a token.
 func newAuth(kept []byte, save func([]byte) error, now func() time.Time) (*auth, error) {
-	a := &auth{save: save, now: now, sessions: map[[sha256.Size]byte]*session{}, wrong: wrongs{of: map[netip.Prefix]*bucket{}}}
+	a := &auth{save: save, now: now, sessions: map[[sha256.Size]byte]*session{}, guesses: newGuesses()}
 	if kept != nil {
 		err := json.Unmarshal(kept, &a.secrets)
 		if err == nil {
@@ -166,18 +167,18 @@ func good(password string) *Error {
 	return nil
 }
 
-// first sets the admin's password with the token.
+// first sets the admin's password with the token. Nobody can guess that, so who has it is
+// let in however many tried; it is the console's way.
 func (a *auth) first(from netip.Addr, token, password string) error {
-	if err := a.try(from); err != nil {
-		return err
-	}
 	a.mu.Lock()
 	want := a.token
 	a.mu.Unlock()
 	if want == "" || subtle.ConstantTimeCompare([]byte(plain(token)), []byte(plain(want))) != 1 {
+		if err := a.guess(from); err != nil {
+			return err
+		}
 		return &Error{Code: CodePassword, Text: "that is not the token; `unbloat ui token` on the router prints it"}
 	}
-	a.forgive(from)
 	if err := good(password); err != nil {
 		return err
 	}
@@ -220,35 +221,62 @@ func (a *auth) set(role Role, password string) error {
 	return nil
 }
 
-// login returns the role of a password.
-func (a *auth) login(from netip.Addr, password string) (Role, error) {
-	if err := a.try(from); err != nil {
+// login returns the role of a password. A browser that is known has a way of its own to
+// the passwords that it may know already, which others can't use up; all others share one.
+func (a *auth) login(from netip.Addr, known, password string) (Role, error) {
+	wrong := &Error{Code: CodePassword, Text: "that is not the password"}
+	if b := a.knows(known); b.role != Nobody {
+		err := a.guessOf(b)
+		if err == nil {
+			if role := a.check(password, b.role); role != Nobody {
+				a.forgiveOf(b)
+				return role, nil
+			}
+			err = wrong
+		}
+		if b.role == Admin { // no other password is left
+			return Nobody, err
+		}
+	}
+	if err := a.guess(from); err != nil {
 		return Nobody, err
 	}
-	if len(password) <= MostPassword {
-		a.mu.Lock()
-		held := a.secrets
-		a.mu.Unlock()
-		a.hashing.Lock()
-		defer a.hashing.Unlock()
-		role := Nobody
-		for _, x := range []struct {
-			role Role
-			v    *verifier
-		}{{Viewer, held.Viewer}, {Admin, held.Admin}} {
-			if x.v != nil && subtle.ConstantTimeCompare(x.v.of(password), x.v.Hash) == 1 {
-				role = x.role
-			}
-		}
-		if role != Nobody {
-			a.forgive(from)
-			return role, nil
-		}
+	a.strangers.Lock()
+	defer a.strangers.Unlock()
+	role := a.check(password, Admin)
+	if role == Nobody {
+		return role, wrong
 	}
-	return Nobody, &Error{Code: CodePassword, Text: "that is not the password"}
+	a.forgive(from)
+	return role, nil
 }
 
-// mostTickets are good at once.
+// check returns the role of a password: the admin's only if most is Admin.
+func (a *auth) check(password string, most Role) (role Role) {
+	if len(password) > MostPassword {
+		return Nobody
+	}
+	a.mu.Lock()
+	held := a.secrets
+	a.mu.Unlock()
+	if most != Admin {
+		held.Admin = nil
+	}
+	a.hashing.Lock()
+	defer a.hashing.Unlock()
+	role = Nobody
+	for _, x := range []struct {
+		role Role
+		v    *verifier
+	}{{Viewer, held.Viewer}, {Admin, held.Admin}} {
+		if x.v != nil && subtle.ConstantTimeCompare(x.v.of(password), x.v.Hash) == 1 {
+			role = x.role
+		}
+	}
+	return role
+}
+
+// mostTickets of each role are good at once.
 const mostTickets = 16
 
 // A ticket logs in once.
@@ -266,19 +294,23 @@ func (a *auth) ticket(role Role) string {
 	value := base64.RawURLEncoding.EncodeToString(random(32))
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.tickets = append(a.tickets, ticket{sha256.Sum256([]byte(value)), role, a.now().Add(TicketSeconds * time.Second)})
-	if over := len(a.tickets) - mostTickets; over > 0 {
-		a.tickets = slices.Delete(a.tickets, 0, over)
+	n := 1
+	for i, t := range slices.Backward(a.tickets) {
+		if t.role != role {
+			continue
+		}
+		if n++; n > mostTickets {
+			a.tickets = slices.Delete(a.tickets, i, i+1)
+			break
+		}
 	}
+	a.tickets = append(a.tickets, ticket{sha256.Sum256([]byte(value)), role, a.now().Add(TicketSeconds * time.Second)})
 	return value
 }
 
-// enter returns the role of a ticket, which is good no more then. A wrong one counts as
-// a wrong login.
+// enter returns the role of a ticket, which is good no more then. Nobody can guess one, so
+// who has it is let in however many tried. A wrong one counts as a wrong login.
 func (a *auth) enter(from netip.Addr, value string) (Role, error) {
-	if err := a.try(from); err != nil {
-		return Nobody, err
-	}
 	key, now := sha256.Sum256([]byte(value)), a.now()
 	a.mu.Lock()
 	role := Nobody
@@ -290,14 +322,17 @@ func (a *auth) enter(from netip.Addr, value string) (Role, error) {
 		return !good
 	})
 	a.mu.Unlock()
-	if role == Nobody {
-		return role, &Error{Code: CodePassword, Text: "that ticket is not good, or no more; open the page from your router's own page again"}
+	if role != Nobody {
+		return role, nil
 	}
-	a.forgive(from)
-	return role, nil
+	if err := a.guess(from); err != nil {
+		return role, err
+	}
+	return role, &Error{Code: CodePassword, Text: "that ticket is not good, or no more; open the page from your router's own page again"}
 }
 
-// begin makes a session, and returns it with its cookie's value.
+// begin makes a session, and returns it with its cookie's value. Among too many of its
+// role the one that was used longest ago has to go.
 func (a *auth) begin(role Role) (*session, string) {
 	value := base64.RawURLEncoding.EncodeToString(random(32))
 	now := a.now()
@@ -305,13 +340,17 @@ func (a *auth) begin(role Role) (*session, string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.expire(now)
-	for len(a.sessions) >= mostSession {
-		var oldest *session
-		for _, o := range a.sessions {
-			if oldest == nil || o.used.Before(oldest.used) {
-				oldest = o
-			}
+	var oldest *session
+	n := 0
+	for _, o := range a.sessions {
+		if o.role != role {
+			continue
 		}
+		if n++; oldest == nil || o.used.Before(oldest.used) {
+			oldest = o
+		}
+	}
+	if n >= mostSession {
 		a.end(oldest)
 	}
 	a.sessions[s.key] = s
@@ -357,96 +396,5 @@ func (a *auth) end(s *session) {
 	if a.sessions[s.key] == s {
 		delete(a.sessions, s.key)
 		close(s.ended)
-	}
-}
-
-// Wrong logins that are allowed: so many at once, then one in each time.
-const (
-	wrongBurst    = 5
-	wrongEvery    = 30 * time.Second
-	allWrongBurst = 30
-	allWrongEvery = 5 * time.Second
-	mostWrong     = 1024 // addresses that are remembered
-)
-
-// A bucket has room for wrong logins; it empties with time.
-type bucket struct {
-	full float64
-	at   time.Time
-}
-
-// drained returns what is in it now.
-func (b *bucket) drained(now time.Time, every time.Duration) float64 {
-	return max(0, b.full-float64(now.Sub(b.at))/float64(every))
-}
-
-func (b *bucket) add(now time.Time, every time.Duration) { b.full, b.at = b.drained(now, every)+1, now }
-
-// wait is how long until there is room again.
-func (b *bucket) wait(now time.Time, every time.Duration, burst float64) time.Duration {
-	over := b.drained(now, every) - (burst - 1)
-	return time.Duration(max(0, over) * float64(every))
-}
-
-// wrongs counts wrong logins, of each address (IPv6: each /64) and of all.
-type wrongs struct {
-	all bucket
-	of  map[netip.Prefix]*bucket
-}
-
-func groupOf(a netip.Addr) netip.Prefix {
-	bits := 32
-	if a.Is6() {
-		bits = 64
-	}
-	p, _ := a.Prefix(bits)
-	return p
-}
-
-// try counts a login as wrong before its password is looked at, so that many at once
-// gain nothing; forgive takes that back. It is an error if there were too many.
-func (a *auth) try(from netip.Addr) error {
-	now := a.now()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	wait := a.wrong.all.wait(now, allWrongEvery, allWrongBurst)
-	if b := a.wrong.of[groupOf(from)]; b != nil {
-		wait = max(wait, b.wait(now, wrongEvery, wrongBurst))
-	}
-	if wait <= 0 {
-		a.count(now, groupOf(from))
-		return nil
-	}
-	seconds := int((wait + time.Second - 1) / time.Second)
-	return &Error{Code: CodeSlow, Text: fmt.Sprintf("there were too many wrong logins; try again in %d s", seconds), RetrySeconds: seconds}
-}
-
-// count counts a wrong login. The caller holds a.mu.
-func (a *auth) count(now time.Time, of netip.Prefix) {
-	a.wrong.all.add(now, allWrongEvery)
-	b := a.wrong.of[of]
-	if b == nil {
-		for k, o := range a.wrong.of {
-			if len(a.wrong.of) < mostWrong {
-				break
-			}
-			if o.drained(now, wrongEvery) == 0 || len(a.wrong.of) >= mostWrong {
-				delete(a.wrong.of, k)
-			}
-		}
-		b = &bucket{at: now}
-		a.wrong.of[of] = b
-	}
-	b.add(now, wrongEvery)
-}
-
-// forgive takes back one wrong login, which was none. The earlier ones stay: who
-// knows the viewer's password may not guess the admin's without end.
-func (a *auth) forgive(from netip.Addr) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.wrong.all.full = max(0, a.wrong.all.full-1)
-	if b := a.wrong.of[groupOf(from)]; b != nil {
-		b.full = max(0, b.full-1)
 	}
 }

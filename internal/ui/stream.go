@@ -11,7 +11,7 @@ import (
 	"unbloat/internal/ui/http1"
 )
 
-// mostViewers are the streams at once.
+// mostViewers are the streams at once, of each role.
 const mostViewers = 16
 
 // streamEvery is the time between two States of a stream.
@@ -32,7 +32,10 @@ type hub struct {
 }
 
 // A viewer is a stream. Whoever is too slow misses States, and delays nobody.
-type viewer struct{ next chan []byte }
+type viewer struct {
+	role Role
+	next chan []byte
+}
 
 func newHub(o Options) *hub { return &hub{o: o, viewers: map[*viewer]struct{}{}} }
 
@@ -77,7 +80,7 @@ func (h *hub) make(ctx context.Context) []byte {
 
 // stream answers with the State, now and each second, until the session ends.
 func (h *hub) stream(s *session) http1.Response {
-	v := &viewer{next: make(chan []byte, 1)}
+	v := &viewer{role: s.role, next: make(chan []byte, 1)}
 	if !h.enter(v) {
 		return failure(&Error{Code: CodeCrowded, Text: "too many look at the page"})
 	}
@@ -111,7 +114,13 @@ func event(name string, data []byte) []byte {
 func (h *hub) enter(v *viewer) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.viewers) >= mostViewers {
+	n := 0
+	for o := range h.viewers {
+		if o.role == v.role {
+			n++
+		}
+	}
+	if n >= mostViewers {
 		return false
 	}
 	h.viewers[v] = struct{}{}
