@@ -184,7 +184,8 @@ func platforms() []fakeRouter {
 }
 
 // addSystem adds to the fake the programs that tell which user and which system
-// it is. It returns the names of all programs, except those called by path.
+// it is. It returns the names of all programs, except those called by path, and the shell, which
+// is real.
 func (p fakeRouter) addSystem() []string {
 	say := func(text string) fake.Tool {
 		return fake.Tool{Run: func([]string, []byte) (string, error) { return text + "\n", nil }}
@@ -198,7 +199,7 @@ func (p fakeRouter) addSystem() []string {
 	}}
 	var names []string
 	for name := range p.machine.Tools {
-		if !strings.Contains(name, "/") {
+		if !strings.Contains(name, "/") && name != "sh" {
 			names = append(names, name)
 		}
 	}
@@ -228,7 +229,7 @@ func staged(t *testing.T, p fakeRouter) (*server, string) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	paths := p.byPath()
 	newStage(t, dir, p.addSystem(), p.machine, p.lock)
-	s := startServerIn(t, paths, dir, "SetEnv "+stageEnv+"="+dir+"/stage SHLVL=2")
+	s := startServerIn(t, paths, dir, "SetEnv "+stageEnv+"="+dir+"/stage SHLVL=2 PATH="+dir+"/bin:/usr/bin:/bin")
 	s.options.Path = dir + "/bin:/usr/bin:/bin"
 	return s, dir
 }

@@ -17,7 +17,7 @@ import (
 // those of its platform. timeout, setsid, nohup, pgrep and bash are not among
 // them.
 func smallest() []string {
-	return []string{"sh", "env", "id", "cat", "tee", "cp", "mv", "rm", "ln", "mkdir", "chmod", "sleep", "printf", "true", "false"}
+	return []string{"sh", "id", "cat", "tee", "cp", "mv", "rm", "ln", "mkdir", "chmod", "sleep", "printf", "true", "false"}
 }
 
 // smallRouter returns a router with only these programs and a shell. If all are

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -275,7 +276,7 @@ func (s *SSH) Run(ctx context.Context, argv []string, stdin []byte) (stdout, std
 	if stdin != nil {
 		session.Stdin = bytes.NewReader(stdin)
 	}
-	words := append(append([]string{}, s.become...), append([]string{"env", "PATH=" + s.options.Path, "LC_ALL=C"}, argv...)...)
+	words := slices.Concat(s.become, []string{"sh", "-c", runIn, "sh", s.options.Path}, argv)
 	ended := make(chan error, 1)
 	s.count(1)
 	go func() { // ends with the command, or with the connection
@@ -293,7 +294,7 @@ func (s *SSH) Run(ctx context.Context, argv []string, stdin []byte) (stdout, std
 	switch {
 	case err == nil:
 		return out.Bytes(), errOut.Bytes(), nil
-	case errors.As(err, &exit) && exit.ExitStatus() == exitNotFound && strings.Contains(errOut.String(), "env"):
+	case errors.As(err, &exit) && exit.ExitStatus() == exitNotFound && strings.HasSuffix(errOut.String(), notFound):
 		return nil, nil, &platform.MissingToolError{Tool: argv[0]}
 	case errors.As(err, &exit):
 		return out.Bytes(), errOut.Bytes(), err
@@ -302,8 +303,17 @@ func (s *SSH) Run(ctx context.Context, argv []string, stdin []byte) (stdout, std
 	return nil, nil, s.lost(argv, err)
 }
 
-// exitNotFound is the exit code of env(1) if it does not find the program.
-const exitNotFound = 127
+// runIn runs a command with the PATH $1. A shell does that, not env(1): OpenWrt's busybox runs
+// its own applet of a program's name from env, nice, timeout or xargs, whatever is in PATH, and
+// its ip(8) knows no -j.
+const runIn = `PATH=$1 LC_ALL=C; export PATH LC_ALL; shift; command -v "$1" >/dev/null || { echo unbloat-127 >&2; exit 127; }; exec "$@"`
+
+// What runIn ends with if there is no such program. A program may have its own reason to end
+// with that code.
+const (
+	exitNotFound = 127
+	notFound     = "unbloat-127\n"
+)
 
 func (s *SSH) lost(argv []string, err error) error {
 	return s.fail(fmt.Sprintf("the connection was lost at `%s`: %v", strings.Join(argv, " "), err),

@@ -46,6 +46,10 @@ func TestSSHRun(t *testing.T) {
 	if _, _, err := r.Run(t.Context(), []string{"no-such-tool"}, nil); !errors.As(err, &missing) || missing.Tool != "no-such-tool" {
 		t.Errorf("a missing tool: %v", err)
 	}
+	// A program that is there, and does not find another one, is none that is missing.
+	if _, _, err := r.Run(t.Context(), []string{"sh", "-c", "exec no-such-environment"}, nil); !errors.As(err, &exit) || exit.ExitStatus() != 127 || errors.As(err, &missing) {
+		t.Errorf("a program without what it needs: %v", err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, _, err := r.Run(ctx, []string{"sleep", "60"}, nil); err == nil {

@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -165,21 +166,40 @@ func NewOpenWrt() *OpenWrt {
 	}, Changes: func(args []string) bool { return args[0] == "restart" }}
 	o.Tools["sh"] = Tool{Run: func(args []string, _ []byte) (string, error) { // -c "A && B"
 		for command := range strings.SplitSeq(args[1], " && ") {
+			command, not := strings.CutPrefix(command, "! ")
 			argv := strings.Fields(command)
-			switch argv[0] {
-			case "!": // ! grep -q WORD FILE
-				if strings.Contains(o.Files[argv[4]], argv[3]) {
-					return "", errors.New("")
-				}
-			default:
-				if _, err := o.Tools[argv[0]].Run(argv[1:], nil); err != nil {
-					return "", err
-				}
+			if _, err := o.Tools[argv[0]].Run(argv[1:], nil); (err == nil) == not {
+				return "", cmp.Or(err, errors.New(""))
 			}
 		}
 		return "", nil
 	}, Changes: func([]string) bool { return true }}
+	o.Tools["grep"] = Tool{Run: func(args []string, _ []byte) (string, error) { // -q WORD FILE
+		if !strings.Contains(o.Files[args[2]], args[1]) {
+			return "", errors.New("")
+		}
+		return "", nil
+	}}
+	for _, name := range []string{"env", "nice", "xargs"} {
+		o.Tools[name] = Tool{Run: o.applet}
+	}
 	return o
+}
+
+// applet runs a program as busybox's env, nice and xargs do on OpenWrt (FEATURE_PREFER_APPLETS): one
+// that busybox has itself is busybox's, whatever is in PATH. Its ip knows no -j.
+func (o *OpenWrt) applet(args []string, stdin []byte) (string, error) {
+	for len(args) > 0 && strings.Contains(args[0], "=") {
+		args = args[1:]
+	}
+	if args[0] == "ip" {
+		return "", errors.New("ip: unrecognized option: j\nBusyBox v1.36.1 multi-call binary.")
+	}
+	tool, ok := o.Tools[args[0]]
+	if !ok {
+		return "", fmt.Errorf("env: can't execute '%s': No such file or directory", args[0])
+	}
+	return tool.Run(args[1:], stdin)
 }
 
 func (o *OpenWrt) uci(args []string, _ []byte) (string, error) {
