@@ -272,7 +272,7 @@ func (f *applyFlags) plan(ctx context.Context, r *router, stdin io.Reader, args 
 // lastPlan returns the plan that was committed last.
 func (f *applyFlags) lastPlan(r *router) (plan.Plan, error) {
 	var known []string
-	for _, wan := range r.engine.WANs() {
+	for _, wan := range r.wans() {
 		rec, err := r.engine.Record(wan)
 		if err != nil {
 			return plan.Plan{}, err

@@ -29,8 +29,7 @@ func newConfirmCommand() *cobra.Command {
 				return changeError(err)
 			}
 			defer r.Close()
-			engine := r.engine
-			if wan, err = pendingWAN(engine, wan); err != nil {
+			if r, wan, err = r.pendingWAN(wan); err != nil {
 				return err
 			}
 			var there daemon.Applied
@@ -44,7 +43,7 @@ func newConfirmCommand() *cobra.Command {
 			if persist {
 				before = func(j *apply.Journal) error { return r.keeper.Keep(c.Context(), j.Plan) }
 			}
-			j, err := engine.Confirm(c.Context(), wan, before)
+			j, err := r.engine.Confirm(c.Context(), wan, before)
 			if err != nil {
 				return changeError(err)
 			}
@@ -68,26 +67,29 @@ func (f *routerFlags) reportConfirm(c *cobra.Command, wan string, p plan.Plan) e
 	return nil
 }
 
-// pendingWAN returns the WAN with a change that waits for confirmation.
-func pendingWAN(e *apply.Engine, wan string) (string, error) {
-	if wan != "" {
-		return wan, nil
-	}
+// pendingWAN returns the WAN with a change that waits for confirmation, and the
+// router in the way in which it was made.
+func (r *router) pendingWAN(wan string) (*router, string, error) {
 	var found []string
-	for _, w := range e.WANs() {
-		j, err := e.Pending(w)
-		if err != nil {
-			return "", err
-		}
-		if j != nil {
-			found = append(found, w)
+	at := r
+	for _, way := range r.ways() {
+		for _, w := range way.wans() {
+			j, err := way.engine.Pending(w)
+			if err != nil {
+				return nil, "", err
+			}
+			if j != nil && (wan == "" || w == wan) {
+				found, at = append(found, w), way
+			}
 		}
 	}
-	switch len(found) {
-	case 1:
-		return found[0], nil
-	case 0:
-		return "", &exitError{exitPrecondition, fmt.Errorf("confirm: no change is waiting: it was undone at its deadline, reverted, or kept already; see `unbloat status`")}
+	switch {
+	case wan != "":
+		return at, wan, nil
+	case len(found) == 1:
+		return at, found[0], nil
+	case len(found) == 0:
+		return nil, "", &exitError{exitPrecondition, fmt.Errorf("confirm: no change is waiting: it was undone at its deadline, reverted, or kept already; see `unbloat status`")}
 	}
-	return "", usageError("confirm: changes wait on %v; say which with --wan", found)
+	return nil, "", usageError("confirm: changes wait on %v; say which with --wan", found)
 }

@@ -104,7 +104,7 @@ func (f *doctorFlags) examine(ctx context.Context) (*doctor.Report, error) {
 // are left to another check.
 func (f *doctorFlags) drifts(ctx context.Context, r *router) ([]platform.Drift, error) {
 	var out []platform.Drift
-	for _, wan := range r.engine.WANs() {
+	for _, wan := range r.wans() {
 		diffs, err := f.differs(ctx, r, wan)
 		if err != nil {
 			return nil, err

@@ -32,13 +32,17 @@ func newRevertCommand() *cobra.Command {
 }
 
 func runRevert(c *cobra.Command, f *routerFlags, wan string) error {
-	ctx := c.Context()
-	where, err := f.open(ctx)
+	where, err := f.open(c.Context())
 	if err != nil {
 		return changeError(err)
 	}
 	defer where.Close()
-	engine := where.engine
+	return f.revertThe(c, where, wan)
+}
+
+// revertThe takes back what is on a router, in each way of shaping.
+func (f *routerFlags) revertThe(c *cobra.Command, where *router, wan string) error {
+	ctx := c.Context()
 	done, handled, forgot, err := f.revertThere(c, wan)
 	if err != nil {
 		return changeError(err)
@@ -46,31 +50,70 @@ func runRevert(c *cobra.Command, f *routerFlags, wan string) error {
 	if len(handled) > 0 && slices.Contains(handled, wan) {
 		return f.reportRevert(c.OutOrStdout(), done, forgot)
 	}
-	targets, err := revertTargets(ctx, where, wan)
-	if err != nil {
-		return changeError(err)
-	}
-	targets = slices.DeleteFunc(targets, func(t apply.Journal) bool { return slices.Contains(handled, t.WAN) })
-	if done == nil {
-		done = []apply.Reverted{}
-	}
-	pendingOnly := len(handled) > 0 // the daemon has looked after what is applied at boot
-	for _, t := range targets {
-		r, did, err := engine.Revert(ctx, t)
+	for _, r := range where.ways() {
+		more, forgotHere, err := r.revert(ctx, wan, handled)
 		if err != nil {
 			return changeError(err)
 		}
+		done, forgot = append(done, more...), forgot || forgotHere
+	}
+	if err := where.leaves(ctx, wan, done, handled); err != nil {
+		return changeError(err)
+	}
+	return f.reportRevert(c.OutOrStdout(), done, forgot)
+}
+
+// revert takes back what is there in one way of shaping, but for the WANs that the
+// daemon has handled: it has looked after what is applied at boot too.
+func (r *router) revert(ctx context.Context, wan string, handled []string) (done []apply.Reverted, forgot bool, err error) {
+	targets, err := revertTargets(ctx, r, wan)
+	if err != nil {
+		return nil, false, err
+	}
+	pendingOnly := len(handled) > 0
+	for _, t := range targets {
+		if slices.Contains(handled, t.WAN) {
+			continue
+		}
+		was, did, err := r.engine.Revert(ctx, t)
+		if err != nil {
+			return nil, false, err
+		}
 		if did {
-			done = append(done, r)
-			pendingOnly = pendingOnly || r.Was == "pending"
+			done = append(done, was)
+			pendingOnly = pendingOnly || was.Was == "pending"
 		}
 	}
 	if !pendingOnly {
-		if forgot, err = where.keeper.Forget(ctx); err != nil {
-			return changeError(err)
-		}
+		forgot, err = r.keeper.Forget(ctx)
 	}
-	return f.reportRevert(c.OutOrStdout(), done, forgot)
+	return done, forgot, err
+}
+
+// leaves returns an error if something of ours is still on a WAN that was reverted,
+// or anywhere if nothing was, and no record says what it is.
+func (r *router) leaves(ctx context.Context, wan string, done []apply.Reverted, handled []string) error {
+	shapers, err := r.shapers(ctx, wan)
+	if err != nil && len(done) == 0 {
+		return err
+	}
+	left := slices.Clone(handled)
+	for _, way := range r.ways() {
+		left = append(left, way.wans()...)
+	}
+	for _, s := range shapers {
+		about := len(done)+len(handled) == 0 && (wan == "" || wan == s.Device) ||
+			slices.ContainsFunc(done, func(x apply.Reverted) bool { return x.WAN == s.Device })
+		if !s.Ours && !s.OwnIngress || !about || slices.Contains(left, s.Device) {
+			continue
+		}
+		remedy := "`unbloat revert` on the machine that applied it takes it back"
+		if r.driver.OwnTC != nil {
+			remedy = "what was applied with tc alone, `unbloat revert --own-tc` takes back; otherwise " + remedy
+		}
+		return &exitError{exitFailed, fmt.Errorf("revert: something of unbloat's is still there, of which there is no record here: %s; %s", s.Says, remedy)}
+	}
+	return nil
 }
 
 // A reverted object is what `revert --json` prints.
@@ -82,7 +125,7 @@ type reverted struct {
 
 func (f *routerFlags) reportRevert(w io.Writer, done []apply.Reverted, forgot bool) error {
 	if f.json {
-		return json.NewEncoder(w).Encode(reverted{"unbloat.revert/1", done, forgot})
+		return json.NewEncoder(w).Encode(reverted{"unbloat.revert/1", append([]apply.Reverted{}, done...), forgot})
 	}
 	if f.quiet {
 		return nil
@@ -113,7 +156,7 @@ func (f *routerFlags) reportRevert(w io.Writer, done []apply.Reverted, forgot bo
 // without a record.
 func revertTargets(ctx context.Context, r *router, wan string) ([]apply.Journal, error) {
 	var out []apply.Journal
-	known := r.engine.WANs()
+	known := r.wans()
 	for _, w := range known {
 		if wan == "" || wan == w {
 			out = append(out, apply.Journal{WAN: w})

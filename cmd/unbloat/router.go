@@ -58,6 +58,8 @@ type router struct {
 	keeper platform.Keeper
 	far    bool // the router is not this machine, but the watchdog is on it
 	owned  bool // with tc(8) directly, beside the platform's own service
+	// beside is the same router by the way of shaping that was not chosen, if WANs are shaped both ways.
+	beside *router
 	Close  func()
 }
 
@@ -87,14 +89,48 @@ func (f *routerFlags) open(ctx context.Context) (*router, error) {
 		}
 		r.driver = d
 	}
-	if f.ownTC && r.driver.OwnTC != nil {
-		r.driver, r.owned = r.driver.OwnTC(), true
-	}
-	if err := f.configure(r, false); err != nil {
+	if err := f.chooseWay(r); err != nil {
 		r.Close()
 		return nil, err
 	}
 	return r, nil
+}
+
+// chooseWay configures a router. Where it can be shaped by a service of the platform or with tc(8) directly,
+// the flag or a running daemon chooses; otherwise it is the way in which the record says that it is shaped.
+func (f *routerFlags) chooseWay(r *router) error {
+	if err := f.configure(r, false); err != nil || r.driver.OwnTC == nil {
+		return err
+	}
+	own := *r
+	own.driver, own.owned = r.driver.OwnTC(), true
+	if err := f.configure(&own, false); err != nil {
+		return err
+	}
+	recorded := !f.finalDir && len(own.wans()) > 0 // the watchdog is told
+	switch {
+	case f.ownTC, recorded && len(r.wans()) == 0:
+		*r = own
+	case recorded:
+		r.beside = &own
+	}
+	return nil
+}
+
+// ways are the router in each way in which WANs of it are shaped; the chosen one comes first.
+func (r *router) ways() []*router {
+	if r.beside == nil {
+		return []*router{r}
+	}
+	return []*router{r, r.beside}
+}
+
+// wans are the WANs with an open change or a record of this way of shaping.
+func (r *router) wans() []string {
+	return slices.DeleteFunc(r.engine.WANs(), func(wan string) bool {
+		p, ok := r.inForce(wan)
+		return ok && p.Platform != "" && p.Platform != r.driver.Name()
+	})
 }
 
 // byScheme returns the driver whose API has this kind of address, or nil.
@@ -115,7 +151,7 @@ func (f *routerFlags) configure(r *router, api bool) error {
 		return err
 	}
 	r.engine, r.keeper = engine, platform.Lasting{}
-	engine.Dir = f.journalDir(r)
+	engine.Dir = f.journalDir(r.driver)
 	engine.WatchdogArgv = f.watchdog(r)
 	if r.driver.Keeper != nil {
 		r.keeper = r.driver.Keeper(f.options(r.runner, api))
@@ -133,10 +169,10 @@ func (f *routerFlags) watchdog(r *router) []string {
 	return append([]string{r.engine.WatchdogArgv[0], "watchdog", "--state-dir", r.engine.Dir, "--dir-is-final"}, same.argv()...)
 }
 
-// journalDir returns the directory of the journal. If a reboot removes this
-// machine's shapers, it is one that a reboot empties. For another router it is
-// one of our own.
-func (f *routerFlags) journalDir(r *router) string {
+// journalDir returns the directory of the journal of a driver's changes. If a
+// reboot removes this machine's shapers, it is one that a reboot empties. For
+// another router it is one of our own.
+func (f *routerFlags) journalDir(d *platform.Driver) string {
 	if f.finalDir {
 		return f.stateDir
 	}
@@ -155,7 +191,7 @@ func (f *routerFlags) journalDir(r *router) string {
 	if f.stateDir != defaultStateDir {
 		return f.stateDir
 	}
-	return r.driver.StateDir
+	return d.StateDir
 }
 
 // lacking adds to an error of plan.Make how to install what the router lacks,
@@ -179,7 +215,7 @@ func (r *router) defaultWAN(ctx context.Context) string { return r.driver.Defaul
 // checked. If something was applied to it, status reports that it is gone
 // instead.
 func (r *router) checkWAN(ctx context.Context, wan string) error {
-	if wan == "" || slices.Contains(r.engine.WANs(), wan) {
+	if wan == "" || slices.Contains(r.wans(), wan) {
 		return nil
 	}
 	if r.driver.CheckWAN == nil {

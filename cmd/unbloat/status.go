@@ -133,28 +133,29 @@ func (f *routerFlags) status(ctx context.Context, r *router, wan string, most in
 	if s.Shapers, err = r.shapers(ctx, wan); err != nil {
 		return nil, err
 	}
-	engine := r.engine
-	for _, wan := range engine.WANs() {
-		if j, err := engine.Pending(wan); err == nil && j != nil {
-			s.Pending = append(s.Pending, pendingState{wan, (j.Deadline - proc.Uptime()).Seconds(), j.Plan, j.Failure})
+	for _, r := range r.ways() {
+		for _, wan := range r.wans() {
+			if j, err := r.engine.Pending(wan); err == nil && j != nil {
+				s.Pending = append(s.Pending, pendingState{wan, (j.Deadline - proc.Uptime()).Seconds(), j.Plan, j.Failure})
+			}
+			if r, err := r.engine.Record(wan); err == nil && r != nil {
+				s.Committed = append(s.Committed, keptState{wan, r.Time, r.Plan})
+			}
 		}
-		if r, err := engine.Record(wan); err == nil && r != nil {
-			s.Committed = append(s.Committed, keptState{wan, r.Time, r.Plan})
+		for _, w := range r.wans() {
+			if wan != "" && w != wan {
+				continue
+			}
+			diffs, err := f.differs(ctx, r, w)
+			if err != nil {
+				return nil, err
+			}
+			if len(diffs) > 0 {
+				s.Drift = append(s.Drift, drift{w, diffs, f.mend(ctx, r, w)})
+			}
 		}
+		s.AtBoot = s.AtBoot || r.keeper.Kept()
 	}
-	for _, w := range engine.WANs() {
-		if wan != "" && w != wan {
-			continue
-		}
-		diffs, err := f.differs(ctx, r, w)
-		if err != nil {
-			return nil, err
-		}
-		if len(diffs) > 0 {
-			s.Drift = append(s.Drift, drift{w, diffs, f.mend(ctx, r, w)})
-		}
-	}
-	s.AtBoot = r.keeper.Kept()
 	if s.Daemon, err = f.kept(ctx); err != nil {
 		return nil, err
 	}

@@ -170,16 +170,22 @@ func (r *router) lostClasses(ctx context.Context, p plan.Plan) []string {
 // appliedPlan returns the plan that is in force on a WAN: one that waits for
 // confirmation, or the last one that was committed.
 func (r *router) appliedPlan(wan string) (plan.Plan, error) {
-	for _, w := range r.engine.WANs() {
-		if wan != "" && w != wan {
-			continue
-		}
-		if j, err := r.engine.Pending(w); err == nil && j != nil {
-			return j.Plan, nil
-		}
-		if rec, err := r.engine.Record(w); err == nil && rec != nil {
-			return rec.Plan, nil
+	for _, w := range r.wans() {
+		if p, ok := r.inForce(w); ok && (wan == "" || w == wan) {
+			return p, nil
 		}
 	}
 	return plan.Plan{}, &platform.PreconditionError{Doing: "tell a flow's class", What: "no plan is applied here", Remedy: "apply one with `unbloat apply` or `unbloat tune`"}
+}
+
+// inForce returns that plan of one WAN; ok is false if there is none.
+func (r *router) inForce(wan string) (p plan.Plan, ok bool) {
+	if j, err := r.engine.Pending(wan); err == nil && j != nil {
+		return j.Plan, true
+	}
+	rec, err := r.engine.Record(wan)
+	if err != nil || rec == nil {
+		return plan.Plan{}, false
+	}
+	return rec.Plan, true
 }

@@ -263,7 +263,7 @@ type Reverted struct {
 
 // Revert undoes the open transaction on p.WAN. If none is open it restores the state
 // before unbloat; p.Plan names what to look at if nothing is recorded. done is
-// false if there was nothing to undo.
+// false if there was nothing to undo: nothing is recorded, and nothing of ours was found.
 func (e *Engine) Revert(ctx context.Context, p Journal) (r Reverted, done bool, err error) {
 	wan := p.WAN
 	if err := checkName(wan); err != nil {
@@ -297,17 +297,18 @@ func (e *Engine) Revert(ctx context.Context, p Journal) (r Reverted, done bool, 
 		r.Lost, err = counting.undo(ctx, j)
 		return r, true, err
 	}
-	return r, true, counting.revertRecord(ctx, &r, p)
+	err = counting.revertRecord(ctx, &r, p)
+	return r, r.Was != "unknown" || len(r.Commands) > 0, err
 }
 
 // revertRecord restores the state before unbloat.
 func (e *Engine) revertRecord(ctx context.Context, r *Reverted, p Journal) error {
+	r.Was = "unknown"
 	rec, err := e.Record(p.WAN)
 	if err != nil {
 		return err
 	}
 	var origin, earlier platform.State
-	r.Was = "unknown"
 	if rec != nil {
 		r.Was, p.Plan, origin, earlier = "committed", rec.Plan, rec.Origin, rec.Wanted
 	}

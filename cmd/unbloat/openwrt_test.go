@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform/fake"
+	"unbloat/internal/platform/openwrt"
+	"unbloat/unit"
+)
+
+// An openWrt is an OpenWrt router in memory, as commands open it.
+type openWrt struct {
+	*fake.OpenWrt
+	state string
+}
+
+func newOpenWrt(t *testing.T) openWrt { return openWrt{fake.NewOpenWrt(), t.TempDir()} }
+
+// open returns the router as a command without a daemon sees it.
+func (o openWrt) open(t *testing.T, f routerFlags) *router {
+	t.Helper()
+	f.stateDir = o.state
+	r := &router{driver: openwrt.Driver(), runner: o, Close: func() {}}
+	if err := f.chooseWay(r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// keep applies a plan and keeps it.
+func (o openWrt) keep(t *testing.T, f routerFlags, wan string, up unit.Rate) {
+	t.Helper()
+	r := o.open(t, f)
+	p, err := plan.Make(plan.Line{}, r.driver.Language.Assume(wan, ""), plan.Preferences{Only: plan.DirectionUp, Up: plan.RatePreference{Rate: up}, Classes: plan.ClassPreferences{Use: plan.ClassesOff}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.engine.Watchdog = nobody{}
+	tr, err := r.engine.Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	if err := tr.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// revert runs the command, and returns what it prints.
+func (o openWrt) revert(t *testing.T, f routerFlags, wan string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	c := &cobra.Command{}
+	c.SetContext(t.Context())
+	c.SetOut(&out)
+	r := o.open(t, f)
+	f.stateDir = o.state
+	err := f.revertThe(c, r, wan)
+	return out.String(), err
+}
+
+// TestRevertWithoutDaemon: what the daemon keeps on OpenWrt is shaped with tc alone, and recorded so.
+// When it has gone, revert finds that way by the record. Where there is no record, and something of
+// ours remains, it fails; and it never claims what it did not compare.
+func TestRevertWithoutDaemon(t *testing.T) {
+	o := newOpenWrt(t)
+	start := o.Text()
+	own := routerFlags{targetFlags: targetFlags{ownTC: true}}
+	is := func(what, want string) {
+		t.Helper()
+		if got := o.Text(); got != want {
+			t.Errorf("%s, it is\n%s\nnot\n%s", what, got, want)
+		}
+	}
+	for _, wan := range []string{"", "wan"} {
+		o.keep(t, own, "wan", 5*unit.MbitPerSecond)
+		out, err := o.revert(t, routerFlags{}, wan)
+		if err != nil || !strings.Contains(out, "wan is as it was before, and read back") {
+			t.Errorf("revert --wan %q: %v: %s", wan, err, out)
+		}
+		is("reverted", start)
+	}
+	if out, err := o.revert(t, routerFlags{}, "wan"); err != nil || out != "There is nothing to undo.\n" {
+		t.Errorf("nothing is there: %v: %s", err, out)
+	}
+	var was reverted
+	out, err := o.revert(t, routerFlags{json: true}, "wan")
+	if err := json.Unmarshal([]byte(out), &was); err != nil || was.Reverted == nil || len(was.Reverted) > 0 {
+		t.Errorf("%v: %s", err, out)
+	}
+
+	o.keep(t, own, "wan", 5*unit.MbitPerSecond)
+	kept := o.Text()
+	record := filepath.Join(o.state, "wan.committed.json")
+	if err := os.Rename(record, record+".away"); err != nil {
+		t.Fatal(err)
+	}
+	out, err = o.revert(t, routerFlags{}, "wan")
+	if err == nil || !strings.Contains(err.Error(), "what leaves wan is held to 5.00 Mbit/s by cake (unbloat's); what was applied with tc alone, `unbloat revert --own-tc` takes back") || out != "" {
+		t.Errorf("revert without a record: %v: %s", err, out)
+	}
+	is("not reverted", kept)
+	if err := os.Rename(record+".away", record); err != nil {
+		t.Fatal(err)
+	}
+
+	// Each WAN in a way of its own: revert takes both back, and status knows both.
+	o.keep(t, routerFlags{}, "lan", 4*unit.MbitPerSecond)
+	status, err := (&routerFlags{stateDir: o.state}).status(t.Context(), o.open(t, routerFlags{}), "", 0)
+	if err != nil || len(status.Committed) != 2 || len(status.Drift) != 0 {
+		t.Errorf("status: %v %+v", err, status)
+	}
+	out, err = o.revert(t, routerFlags{}, "")
+	if err != nil || !strings.Contains(out, "wan is as it was before") || !strings.Contains(out, "lan is as it was before") {
+		t.Errorf("revert of both: %v: %s", err, out)
+	}
+	is("both reverted", start)
+}
