@@ -86,7 +86,7 @@ func rehearse(e *platform.Examination, try func(ctx context.Context) error) {
 	f := platform.Finding{ID: "rehearsal", Blocking: true, What: err.Error(), Why: "`unbloat apply` would refuse", Remedy: "see there"}
 	switch {
 	case errors.As(err, &pre):
-		f.What, f.Remedy = fmt.Sprintf("%s: %s", pre.Doing, pre.What), pre.Remedy
+		f.What, f.Remedy = fmt.Sprintf("%s: %s", pre.Doing, pre.What), pre.Advice()
 	case errors.As(err, &foreign):
 		f.Remedy = "unbloat apply --replace takes over from it, and revert puts it back"
 	}

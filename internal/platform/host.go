@@ -74,14 +74,42 @@ var ErrUnreachable = errors.New("the router can't be reached")
 // A PreconditionError says what prevents a change, and what to do about it.
 // Nothing has been changed.
 type PreconditionError struct {
-	Doing  string // "shape eth0"
-	What   string // "the kernel has no CAKE"
-	Remedy string // "load it with: modprobe sch_cake"
-	Err    error  // the error underneath, if any
+	Doing  string   // "shape eth0"
+	What   string   // "the kernel has no CAKE"
+	Remedy string   // "load it with: modprobe sch_cake"; "": Or alone
+	Or     *Setting // with which it is not needed; nil: there is none
+	Err    error    // the error underneath, if any
 }
 
 func (e *PreconditionError) Error() string {
-	return fmt.Sprintf("%s: %s; %s", e.Doing, e.What, e.Remedy)
+	return fmt.Sprintf("%s: %s; %s", e.Doing, e.What, e.Advice())
+}
+
+// Advice returns what to do.
+func (e *PreconditionError) Advice() string {
+	switch {
+	case e.Or == nil:
+		return e.Remedy
+	case e.Remedy == "":
+		return "use " + e.Or.String()
+	}
+	return e.Remedy + ", or use " + e.Or.String()
+}
+
+// A Setting is one of the daemon's configuration. Commands have a flag of the same
+// name.
+type Setting struct {
+	Key, Value string
+	// Write writes it for whoever reads the error; nil: as a flag.
+	Write func(key, value string) string
+}
+
+// String returns the setting as it is typed.
+func (s *Setting) String() string {
+	if s.Write != nil {
+		return s.Write(s.Key, s.Value)
+	}
+	return "--" + s.Key + " " + s.Value
 }
 
 // Unwrap returns the error underneath.

@@ -269,11 +269,15 @@ func missingKind(doing, kind string, err error) error {
 	case "":
 		module = "for it"
 	}
-	remedy := fmt.Sprintf("load it with: modprobe %s (package %s on OpenWrt, linux-modules-extra on Ubuntu)", module, pkg)
-	if kind == "cake" {
-		remedy += ", or plan with --aqm fq_codel"
+	e := &platform.PreconditionError{Doing: doing, What: fmt.Sprintf("the kernel has no %s (module %s)", orUnknown(kind), module),
+		Remedy: fmt.Sprintf("load it with: modprobe %s (package %s on OpenWrt, linux-modules-extra on Ubuntu)", module, pkg), Err: err}
+	switch module {
+	case "sch_cake":
+		e.Or = &platform.Setting{Key: "aqm", Value: string(plan.FQCoDel)}
+	case "act_ctinfo", "cls_bpf":
+		e.Or = withoutClasses()
 	}
-	return &platform.PreconditionError{Doing: doing, What: fmt.Sprintf("the kernel has no %s (module %s)", orUnknown(kind), module), Remedy: remedy, Err: err}
+	return e
 }
 
 func orUnknown(kind string) string {

@@ -102,8 +102,11 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.
 	want := state{State: tree, Programs: wantedPrograms(p), Table: Listed(ctx, b.Runner, s.Table, nft.Render(p, tc.OurRoot)), Resolver: s.Resolver.put(nft.ResolverFile(p))}
 	if others(s, p.WAN) {
 		if want.Table.Text != "" {
-			return nil, &platform.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: "another WAN's is divided already, and there is one table for one",
-				Remedy: "plan this one with --classes off, and without --flow-table"}
+			e := &platform.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: "another WAN's is divided already, and there is one table for one", Or: withoutClasses()}
+			if want.Table.IsShortWay() {
+				e.Doing, e.Remedy, e.Or = "carry connections of "+p.WAN+" by a flow table", "plan this one without --flow-table", nil
+			}
+			return nil, e
 		}
 		want.Table, want.Resolver = s.Table, s.Resolver
 	}
@@ -188,7 +191,7 @@ func (b *Backend) Explain(err error) error {
 	}
 	said := c.Stderr
 	unknown := strings.Contains(said, "qdisc kind is unknown") || strings.Contains(said, "Unknown qdisc") ||
-		strings.Contains(said, "No such file or directory") || strings.Contains(said, "Operation not supported")
+		strings.Contains(said, "Failed to load TC action module") || strings.Contains(said, "No such file or directory") || strings.Contains(said, "Operation not supported")
 	switch {
 	case strings.Contains(said, "Operation not permitted"):
 		return noPrivilege("change " + deviceOf(c.Argv))

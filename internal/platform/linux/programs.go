@@ -59,7 +59,7 @@ func attachPrograms(want *tc.State, p plan.Plan) error {
 	want.Attach(p.Down.Device, tc.Program(tc.OurRoot, bpf.ProgramDown, key, 0, false))
 	if !want.Attach(p.Classes.LAN, tc.Program(tc.AtIngress, bpf.ProgramLAN, key, 0, true)) {
 		return &platform.PreconditionError{Doing: "number the machines that enter " + p.Classes.LAN, What: "what arrives there meets filters already that are not unbloat's",
-			Remedy: "plan with --classifier nft"}
+			Or: byNFT()}
 	}
 	return nil
 }
@@ -175,6 +175,11 @@ func missingPrograms(actual, wanted *programs) []string {
 	return out
 }
 
+// byNFT is the setting for a router that can't have the programs.
+func byNFT() *platform.Setting {
+	return &platform.Setting{Key: "classifier", Value: string(plan.ByNFT)}
+}
+
 // checkPrograms tests whether the kernel takes the programs, before anything is
 // touched.
 func (b *Backend) checkPrograms(ctx context.Context, p plan.Plan, now, want *programs) error {
@@ -182,7 +187,7 @@ func (b *Backend) checkPrograms(ctx context.Context, p plan.Plan, now, want *pro
 		return nil
 	}
 	fail := func(what string, err error) error {
-		return &platform.PreconditionError{Doing: "load the classes of " + p.WAN + " as a BPF program", What: what, Remedy: "plan with --classifier nft", Err: err}
+		return &platform.PreconditionError{Doing: "load the classes of " + p.WAN + " as a BPF program", What: what, Or: byNFT(), Err: err}
 	}
 	if b.Remote {
 		return fail("unbloat has to run on the router for it, not beside it", nil)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -184,9 +185,14 @@ func Detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Capab
 	}
 	f.OneLAN = lan != "" && isOnlyLAN(ctx, r, wan, lan)
 	have, err := Probe(ctx, r, []string{"cake", "htb", "fq_codel", "pfifo", "ingress"}, true, true)
-	if err != nil {
+	var missing *platform.MissingToolError
+	switch {
+	case errors.As(err, &missing): // a kernel that is not tried for want of a tool has no classes that it can't have
 		f.Untried = err.Error()
-	} else {
+		f.NoClasses, f.NoMarks = probeClasses(ctx, r)
+	case err != nil:
+		f.Untried = err.Error()
+	default:
 		f.IFB = have["ifb"] && have["ingress"] && have["mirred"]
 		f.AQMs = []plan.AQM{}
 		if have["cake"] {

@@ -76,7 +76,7 @@ func unknownForm(listed, wanted nft.Table) []string {
 		return nil
 	}
 	return []string{"this nft(8) may list the same rules in a form that unbloat does not know, and they could not be tried in a scratch namespace to see: " +
-		"install unshare (package util-linux, on OpenWrt unshare), or plan with --classes off"}
+		"install unshare (package util-linux, on OpenWrt unshare), or plan without classes"}
 }
 
 // steps returns the steps from actual to wanted. Queues come first; any order
@@ -125,7 +125,7 @@ func CheckTable(ctx context.Context, r platform.Runner, wan string, now, want nf
 	if want.Text == "" || len(nft.Differences(now, want)) == 0 {
 		return nil
 	}
-	_, said, err := r.Run(ctx, []string{"nft", "-c", "-f", "-"}, []byte(want.Load()))
+	_, said, err := r.Run(ctx, checkRules(), []byte(want.Load()))
 	var missing *platform.MissingToolError
 	line, _, _ := strings.Cut(strings.TrimSpace(string(said)), "\n")
 	switch {
@@ -134,30 +134,51 @@ func CheckTable(ctx context.Context, r platform.Runner, wan string, now, want nf
 			Remedy: "it needs nftables and Linux 4.16 with nf_flow_table_inet and nft_flow_offload (OpenWrt: kmod-nft-offload); or plan without --flow-table", Err: err}
 	case errors.As(err, &missing):
 		return &platform.PreconditionError{Doing: "divide the traffic of " + wan + " into classes", What: "nft(8) is not there",
-			Remedy: "install the package nftables, or plan with --classes off", Err: err}
+			Remedy: "install the package nftables", Or: withoutClasses(), Err: err}
 	case err != nil:
 		return &platform.PreconditionError{Doing: "divide the traffic of " + wan + " into classes", What: "nft(8) or the kernel does not take the rules: " + line,
-			Remedy: "it needs nftables 0.9.9 and Linux 5.11 with nf_conntrack, or plan with --classes off", Err: err}
+			Remedy: "it needs nftables 0.9.9 and Linux 5.11 with nf_conntrack", Or: withoutClasses(), Err: err}
 	}
 	return nil
 }
 
+// withoutClasses is the setting for a router that can't have classes.
+func withoutClasses() *platform.Setting {
+	return &platform.Setting{Key: "classes", Value: plan.ClassesOff}
+}
+
 // probeClasses tests whether kernel and tools support classes: nftables with
 // meters and, for downloads on an ifb, the ctinfo action. It returns why not,
-// "" if they do.
+// "" if they do. Where there is no unshare(1), nft(8) checks rules without loading
+// them, and the ctinfo action is there if its module is.
 func probeClasses(ctx context.Context, r platform.Runner) (why string, noMarks bool) {
 	argv := []string{"unshare", "--net", "--", "nft", "--echo", "-f", "-"}
 	out, said, err := r.Run(ctx, argv, []byte(nft.Sample()))
+	taken := strings.Contains(string(out), "update @")
 	var missing *platform.MissingToolError
-	switch {
-	case errors.As(err, &missing):
-		return "", false // can't be tested now: apply will
-	case !strings.Contains(string(out), "update @"):
+	alone := errors.As(err, &missing)
+	if alone {
+		if ok, known := Privileged(ctx, r); known && !ok {
+			return "", false // this user can't tell: apply will
+		}
+		_, said, err = r.Run(ctx, checkRules(), []byte(nft.Table{Text: nft.Sample()}.Load()))
+		if taken = err == nil; errors.As(err, &missing) {
+			said = []byte("there is no nft(8)")
+		}
+	}
+	if !taken {
 		line, _, _ := strings.Cut(strings.TrimSpace(string(said)), "\n")
 		return "classes need nftables with meters in the kernel (Linux 5.11) and nft(8) 0.9.9, which this router lacks: " + line, true
+	}
+	if alone {
+		found, _ := platform.Output(ctx, r, "find", "/lib/modules", "/sys/module", "-name", "act_ctinfo*") // fails if one of them is not there
+		return "", len(found) == 0
 	}
 	shown, err := batch(ctx, r, []string{"qdisc add dev lo handle ffff: ingress",
 		"filter add dev lo parent ffff: protocol all pref 1 u32 match u32 0 0 at 0 action ctinfo cpmark 0xf000000",
 		"filter show dev lo parent ffff:"})
 	return "", err == nil && !strings.Contains(shown, `"kind":"ctinfo"`)
 }
+
+// checkRules is the command that checks rules, and loads none.
+func checkRules() []string { return []string{"nft", "-c", "-f", "-"} }

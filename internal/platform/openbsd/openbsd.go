@@ -236,7 +236,7 @@ func (b *Backend) checkForeign(p plan.Plan, own string, live []string) error {
 	}
 	if b.Altq && p.Classes != nil && altq.Translates(own) {
 		return &platform.PreconditionError{Doing: "shape " + p.WAN, What: PfConf + " has translation rules (OpenBSD 4.6 and before), which have to stand behind queues and before the rules that send packets to them",
-			Remedy: "put the line `set require-order no` at its top, or shape without classes (--classes off)"}
+			Remedy: "put the line `set require-order no` at its top", Or: &platform.Setting{Key: "classes", Value: plan.ClassesOff}}
 	}
 	found := slices.Clone(live)
 	if rs, err := pfqueue.Parse(own); err == nil && !b.Altq {

@@ -79,7 +79,7 @@ func told(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("load the classes as a BPF program: %w; plan with --classifier nft", err)
+	return fmt.Errorf("load the classes as a BPF program: %w; plan with nftables as the classifier", err)
 }
 
 // collection loads the programs, and compares their constants with the wanted ones.
