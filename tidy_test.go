@@ -107,7 +107,7 @@ func below() map[string][]string {
 		"internal/platform":      {"unit", "aqm", "internal/reason", "internal/classify", "internal/flows", "internal/plan", "internal/lang", "internal/platform", "internal/platform/clearos/fake", "internal/platform/openwrt/fake"},
 		"internal/apply":         {"unit", "internal/reason", "internal/plan", "internal/platform", "internal/apply"},
 		"internal/daemon/keep":   {},
-		"internal/daemon/config": {"unit", "internal/plan"},
+		"internal/daemon/config": {"unit", "internal/plan", "internal/lang/uci"},
 		"internal/daemon":        {"unit", "internal/door", "internal/reason", "internal/classify", "internal/metrics", "internal/plan", "internal/lang", "internal/platform", "internal/apply", "internal/daemon"},
 		"internal/path":          {"unit", "internal/reason", "internal/verdict", "internal/probe", "internal/path", "internal/measure", "internal/netio"},
 		"internal/result":        {"internal/reason", "internal/verdict", "internal/path"},

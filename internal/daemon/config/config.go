@@ -41,8 +41,12 @@ type Config struct {
 	History  string // SQLite file of results and of what lines did; "": in memory alone
 	Schedule []Entry
 
-	top map[string]int // line of each key of the top level
+	top    map[string]int // line of each key of the top level
+	syntax Syntax
 }
+
+// Syntax is how the configuration is written.
+func (c Config) Syntax() Syntax { return c.syntax }
 
 // At returns an *Error about a key of the top level.
 func (c Config) At(file, key string, err error) error {
@@ -79,6 +83,9 @@ type WAN struct {
 	lines  map[string]int // line of each key; "" is the table itself
 	syntax Syntax
 }
+
+// Syntax is how the WAN's configuration is written.
+func (w WAN) Syntax() Syntax { return w.syntax }
 
 // Name is how people see a WAN: its interface, and its router if that is another
 // machine.
@@ -243,7 +250,7 @@ func Parse(name string, text []byte) (Config, error) {
 		return Config{}, err
 	}
 	syntax := SyntaxOf(name, text)
-	c := Config{OnStop: Stop(f.OnStop), Server: f.Server, History: f.History, top: at.top}
+	c := Config{OnStop: Stop(f.OnStop), Server: f.Server, History: f.History, top: at.top, syntax: syntax}
 	switch c.OnStop {
 	case "":
 		c.OnStop = StopKeep
@@ -253,23 +260,23 @@ func Parse(name string, text []byte) (Config, error) {
 	}
 	if _, given := at.top["metrics"]; given {
 		if a, err := netip.ParseAddrPort(f.Metrics); err != nil || a.Port() == 0 {
-			return c, &Error{name, at.top["metrics"], "metrics", fmt.Errorf("%q: must be an address and a port, as in \"127.0.0.1:9836\"", f.Metrics)}
+			return c, &Error{name, at.top["metrics"], "metrics", fmt.Errorf("%q: must be an address and a port, as in %s", f.Metrics, syntax.Sets(Setting{Key: "metrics", Value: "127.0.0.1:9836"}))}
 		}
 		c.Metrics = f.Metrics
 	}
 	if f.UI != nil {
-		if err := c.UI.read(name, *f.UI, at); err != nil {
+		if err := c.UI.read(name, syntax, *f.UI, at); err != nil {
 			return c, err
 		}
 	}
 	if _, given := at.top["server"]; given && (f.Server == "" || strings.ContainsAny(f.Server, " \t\n")) {
-		return c, c.At(name, "server", fmt.Errorf("%q: must be a test server, as in \"test.example.net\"; remove the key if you have none", f.Server))
+		return c, c.At(name, "server", fmt.Errorf("%q: must be a test server, as in %s; remove the line if you have none", f.Server, syntax.Sets(Setting{Key: "server", Value: "test.example.net"})))
 	}
 	if _, given := at.top["history"]; given && !strings.HasPrefix(f.History, "/") {
-		return c, c.At(name, "history", fmt.Errorf("%q: must be the whole path of a file on a disk, as in \"/var/lib/unbloat/history.db\"; without the key the last day is in memory", f.History))
+		return c, c.At(name, "history", fmt.Errorf("%q: must be the whole path of a file on a disk, as in %s; without the line the last day is in memory", f.History, syntax.Sets(Setting{Key: "history", Value: "/var/lib/unbloat/history.db"})))
 	}
 	if len(f.WAN) == 0 {
-		return c, &Error{File: name, Err: fmt.Errorf("there is no %s: give one for each line, with interface, down and up", syntax.wan())}
+		return c, &Error{File: name, Err: fmt.Errorf("there is no %s: give one for each line, with interface, down and up", syntax.Table("wan"))}
 	}
 	if len(f.WAN) != len(at.wans) {
 		return c, &Error{File: name, Line: max(at.top["wan"], 1), Err: errors.New("each line is a table of its own, which begins with [[wan]]")}
@@ -285,7 +292,7 @@ func Parse(name string, text []byte) (Config, error) {
 		}
 		for _, other := range c.WANs {
 			if other.Interface == w.Interface && other.Router == w.Router {
-				return c, w.At(name, "interface", fmt.Errorf("%s is in another %s already; give each interface once", w.Name(), syntax.wan()))
+				return c, w.At(name, "interface", fmt.Errorf("%s is in another %s already; give each interface once", w.Name(), syntax.Table("wan")))
 			}
 			if w.Learn != "" && other.Learn == w.Learn {
 				return c, w.At(name, "learn", fmt.Errorf("%s is the file of %s already; give each line its own", w.Learn, other.Name()))
@@ -437,7 +444,7 @@ func (w *WAN) read(name string, t wanTable) error {
 func (w *WAN) check(name string, t wanTable) error {
 	bad := func(key, format string, args ...any) error { return w.At(name, key, fmt.Errorf(format, args...)) }
 	if w.Interface == "" {
-		return bad("", "a %s needs %s, the interface towards the internet", w.syntax.wan(), w.syntax.sets(Setting{Key: "interface", Value: "eth0"}))
+		return bad("", "a %s needs %s, the interface towards the internet", w.syntax.Table("wan"), w.syntax.Sets(Setting{Key: "interface", Value: "eth0"}))
 	}
 	if strings.ContainsAny(w.Interface, "/ \t\n") || w.Interface[0] == '.' || w.Interface[0] == '-' || len(w.Interface) > 64 {
 		return bad("interface", "%q is not the name of an interface", w.Interface)
@@ -449,13 +456,14 @@ func (w *WAN) check(name string, t wanTable) error {
 		return bad("classifier", "%q: use %q, or %q for a BPF program on CAKE, or remove the line", string(w.Classifier), string(plan.ByNFT), string(plan.ByBPF))
 	}
 	if w.Follow {
+		holds := w.syntax.Sets(Setting{Key: "follow", Value: "false"})
 		switch {
 		case w.Router != "" && !w.Here():
-			return bad("follow", "only the router itself can follow its line: from here neither its counters nor the line's delay can be read often enough; run the daemon there, or use follow = false, which holds the rates")
+			return bad("follow", "only the router itself can follow its line: from here neither its counters nor the line's delay can be read often enough; run the daemon there, or use %s, which holds the rates", holds)
 		case w.Down == 0 || w.Up == 0:
 			return bad("follow", "needs down and up, what the line usually carries")
 		case w.AQM == plan.FIFO:
-			return bad("follow", "needs a queue that holds its own delay down, so that the line's can be told from it: remove aqm, or use follow = false, which holds the rates")
+			return bad("follow", "needs a queue that holds its own delay down, so that the line's can be told from it: remove aqm, or use %s, which holds the rates", holds)
 		}
 	}
 	if w.Down == 0 && w.Up == 0 && w.ShapeDown.IsZero() && w.ShapeUp.IsZero() {
@@ -502,12 +510,12 @@ func (w *WAN) check(name string, t wanTable) error {
 		return err
 	}
 	if _, set := w.lines["learn"]; set && !strings.HasPrefix(w.Learn, "/") {
-		return bad("learn", "%q: must be the whole path of a file, as in learn = \"/var/lib/unbloat/%s.rates\"", w.Learn, w.Interface)
+		return bad("learn", "%q: must be the whole path of a file, as in %s", w.Learn, w.syntax.Sets(Setting{Key: "learn", Value: "/var/lib/unbloat/" + w.Interface + ".rates"}))
 	}
 	if !w.Follow {
 		for _, key := range []string{"least_down", "most_down", "least_up", "most_up", "reflectors", "learn"} {
 			if _, set := w.lines[key]; set {
-				return bad(key, "is for follow = true, and this %s holds its rates; remove it", w.syntax.wan())
+				return bad(key, "is for %s, and this %s holds its rates; remove it", w.syntax.Sets(Setting{Key: "follow", Value: "true"}), w.syntax.Table("wan"))
 			}
 		}
 	}

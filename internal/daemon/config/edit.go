@@ -104,7 +104,7 @@ func Set(name string, text []byte, i int, settings []Setting) ([]byte, error) {
 	failed := func(why string) error {
 		var want []string
 		for _, s := range settings {
-			want = append(want, syntax.sets(s))
+			want = append(want, syntax.Sets(s))
 		}
 		return fmt.Errorf("write the new settings to %s: %s; change it by hand: %s", name, why, strings.Join(want, ", "))
 	}

@@ -147,7 +147,7 @@ type place struct{ from, to int }
 func replaceTables(text []byte, gone []place, fresh []Entry, syntax Syntax) (out, added []byte, err error) {
 	write := func(e Entry) []byte {
 		w := writer{to: syntax}
-		w.head("schedule", "[[%s]]")
+		w.head("schedule")
 		t := e.Table()
 		w.table(reflect.ValueOf(t), t.given())
 		err = errors.Join(err, w.err)
@@ -230,21 +230,21 @@ func tablesTOML(_ string, text []byte) ([]place, error) {
 
 // tablesUCI finds the sections `config schedule`.
 func tablesUCI(name string, text []byte) ([]place, error) {
-	list, err := statements(name, text)
+	f, err := parseUCI(name, text)
 	if err != nil {
 		return nil, err
 	}
 	var out []place
-	in := false
-	for _, s := range list {
-		switch begins := s.words[0][0] == 'c'; {
-		case begins:
-			if in = len(s.words) > 1 && s.words[1] == "schedule"; in {
-				out = append(out, place{s.from, s.to})
-			}
-		case in:
-			out[len(out)-1].to = s.to
+	last := -1
+	for _, s := range f.Statements {
+		switch {
+		case s.Section < 0 || f.Sections[s.Section].Type != "schedule":
+		case s.Section == last:
+			out[len(out)-1].to = s.To
+		case s.Word == "config":
+			out = append(out, place{s.From, s.To})
 		}
+		last = s.Section
 	}
 	for i, p := range out { // the whole line, if nothing else is on it
 		before, after := bytes.LastIndexByte(text[:p.from], '\n')+1, bytes.IndexByte(text[p.to:], '\n')

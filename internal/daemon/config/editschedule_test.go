@@ -127,7 +127,7 @@ func TestSetScheduleLaw(t *testing.T) {
 		const wans = "# first\n[[wan]]\ninterface = \"eth0\"\ndown = \"9mbit\"\nup = \"9mbit\"\n\n[[wan]]\ninterface = \"eth1\"\nup = \"5mbit\" # x\n"
 		name, text := "F", []byte(wans)
 		if rapid.Bool().Draw(t, "uci") {
-			name, text = "/etc/config/unbloat", []byte("# first\nconfig wan 'a'\n\toption interface eth0\n\toption down 9mbit\n\toption up 9mbit\n\nconfig wan; option interface eth1; option up 5mbit # x\n")
+			name, text = "/etc/config/unbloat", []byte("# first\nconfig wan 'a'\n\toption interface eth0\n\toption down 9mbit\n\toption up 9mbit\n\nconfig wan 'b'; option interface 'eth1'; option up '5mbit' # x\n")
 		}
 		for round := range 3 {
 			want := rapid.SliceOfN(pool, 0, 5).Draw(t, fmt.Sprint("round ", round))

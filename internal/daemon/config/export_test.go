@@ -8,7 +8,7 @@ func Bare(c Config) Config {
 	for i := range c.WANs {
 		c.WANs[i].lines, c.WANs[i].syntax = nil, ""
 	}
-	c.top, c.Schedule = nil, append([]Entry(nil), c.Schedule...)
+	c.top, c.syntax, c.Schedule = nil, "", append([]Entry(nil), c.Schedule...)
 	for i := range c.Schedule {
 		c.Schedule[i].line = 0
 	}

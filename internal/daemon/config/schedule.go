@@ -136,6 +136,8 @@ func boundsAround(usual, least, most unit.Rate) (unit.Rate, unit.Rate) {
 // keys.
 func (t EntryTable) entry(name string, at map[string]int, wans []WAN) (Entry, error) {
 	e := Entry{Do: Doing(t.Do), Machine: t.Machine, line: at[""]}
+	syntax := wans[0].syntax
+	sets := func(key, value string) string { return syntax.Sets(Setting{Key: key, Value: value}) }
 	bad := func(key, format string, args ...any) error {
 		line, ok := at[key]
 		if !ok {
@@ -150,7 +152,7 @@ func (t EntryTable) entry(name string, at map[string]int, wans []WAN) (Entry, er
 	}
 	for _, key := range needs {
 		if _, given := at[key]; !given {
-			return e, bad("do", "a [[schedule]] with do = %q needs %s", t.Do, strings.Join(needs, ", "))
+			return e, bad("do", "a %s with %s needs %s", syntax.Table("schedule"), sets("do", t.Do), strings.Join(needs, ", "))
 		}
 	}
 	allowed := append([]string{"", "do", "wan", "router", "days"}, needs...)
@@ -159,7 +161,7 @@ func (t EntryTable) entry(name string, at map[string]int, wans []WAN) (Entry, er
 	}
 	for _, key := range scheduleKeys() {
 		if _, given := at[key]; given && !slices.Contains(allowed, key) {
-			return e, bad(key, "goes not with do = %q, which has %s; remove it", t.Do, strings.Join(allowed[1:], ", "))
+			return e, bad(key, "goes not with %s, which has %s; remove it", sets("do", t.Do), strings.Join(allowed[1:], ", "))
 		}
 	}
 	for _, x := range []struct {
@@ -171,12 +173,12 @@ func (t EntryTable) entry(name string, at map[string]int, wans []WAN) (Entry, er
 		}
 		clock, err := time.Parse("15:04", x.text)
 		if err != nil {
-			return e, bad(x.key, "%q: must be a time of day, as in %s = \"03:30\"", x.text, x.key)
+			return e, bad(x.key, "%q: must be a time of day, as in %s", x.text, sets(x.key, "03:30"))
 		}
 		*x.to = sinceMidnight(clock)
 	}
 	if e.Lasts() && e.From == e.To {
-		return e, bad("to", "is the same time as from; it would hold for ever, which is for the [[wan]] to say")
+		return e, bad("to", "is the same time as from; it would hold for ever, which is for the %s to say", syntax.Table("wan"))
 	}
 	var err error
 	if e.Days, err = days(t.Days); err != nil {
@@ -192,7 +194,7 @@ func (t EntryTable) entry(name string, at map[string]int, wans []WAN) (Entry, er
 	}
 	if e.Do == DoRates {
 		if t.Down == "" && t.Up == "" {
-			return e, bad("do", "a [[schedule]] with do = \"rates\" needs down or up, what the line carries then")
+			return e, bad("do", "a %s with %s needs down or up, what the line carries then", syntax.Table("schedule"), sets("do", t.Do))
 		}
 		for _, x := range []struct {
 			key, text string
@@ -216,6 +218,8 @@ func (t EntryTable) entry(name string, at map[string]int, wans []WAN) (Entry, er
 
 // find finds the WAN of the entry.
 func (e *Entry) find(t EntryTable, wans []WAN, bad func(key, format string, args ...any) error) error {
+	syntax := wans[0].syntax
+	table := syntax.Table("wan")
 	var fit []WAN
 	for _, w := range wans {
 		if (t.WAN == "" || w.Interface == t.WAN) && (t.Router == "" || w.Router == t.Router) {
@@ -224,16 +228,16 @@ func (e *Entry) find(t EntryTable, wans []WAN, bad func(key, format string, args
 	}
 	switch {
 	case len(fit) == 0:
-		return bad("wan", "there is no [[wan]] with interface = %q", t.WAN)
+		return bad("wan", "there is no %s with %s", table, syntax.Sets(Setting{Key: "interface", Value: t.WAN}))
 	case len(fit) > 1:
-		return bad("wan", "there are several [[wan]]; say which, as in wan = %q", fit[0].Interface)
+		return bad("wan", "there are several %s; say which, as in %s", table, syntax.Sets(Setting{Key: "wan", Value: fit[0].Interface}))
 	}
 	e.WAN, e.Router = fit[0].Interface, fit[0].Router
 	if e.Do == DoRates && (e.Down != 0 && fit[0].Down == 0 || e.Up != 0 && fit[0].Up == 0) {
-		return bad("do", "its [[wan]] does not say what the line usually carries in that direction; add it there")
+		return bad("do", "its %s does not say what the line usually carries in that direction; add it there", table)
 	}
 	if (e.Do == DoFirst || e.Do == DoLast) && fit[0].Classes == plan.ClassesOff {
-		return bad("machine", "a machine can only go first or last where traffic has classes, and its [[wan]] has classes = \"off\"")
+		return bad("machine", "a machine can only go first or last where traffic has classes, and its %s has %s", table, syntax.Sets(Setting{Key: "classes", Value: plan.ClassesOff}))
 	}
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"unbloat/internal/lang/uci"
 )
 
 // A Syntax is a way to write the configuration. All say the same.
@@ -45,29 +47,42 @@ func SyntaxOf(name string, text []byte) Syntax {
 	return TOML
 }
 
-// wan is how a file says that the description of a WAN begins.
-func (s Syntax) wan() string {
-	if s == UCI {
-		return "config wan"
+// Table is how a file says that a table begins: of a kind that may be there several
+// times, such as wan, or once, such as ui.
+func (s Syntax) Table(kind string) string {
+	t := field(reflect.ValueOf(file{}), kind)
+	switch {
+	case s == UCI && usualName(kind) != "":
+		return "config " + kind + " " + uci.Quote(usualName(kind))
+	case s == UCI:
+		return "config " + kind
+	case t.Kind() == reflect.Slice:
+		return "[[" + kind + "]]"
 	}
-	return "[[wan]]"
+	return "[" + kind + "]"
 }
 
-// sets is how a file gives a key of a WAN a value.
-func (s Syntax) sets(to Setting) string {
+// usualName is the name of a section of which there is one, as OpenWrt's package and
+// LuCI have it; "" for others.
+func usualName(kind string) string {
+	return map[string]string{uciTop: "main", "ui": "page"}[kind]
+}
+
+// Sets is how a file gives a key a value.
+func (s Syntax) Sets(to Setting) string {
 	switch {
-	case s == TOML:
+	case s != UCI:
 		return to.Key + " = " + to.written()
 	case len(to.List) > 0:
 		var lines []string
 		for _, x := range to.List {
-			lines = append(lines, "list "+to.Key+" "+uciQuote(x))
+			lines = append(lines, "list "+to.Key+" "+uci.Quote(x))
 		}
 		return strings.Join(lines, "\n\t")
 	case plainly(to.Key):
-		return "option " + to.Key + " " + uciQuote(uciBool(to.Value == "true"))
+		return "option " + to.Key + " " + uci.Quote(uciBool(to.Value == "true"))
 	}
-	return "option " + to.Key + " " + uciQuote(to.Value)
+	return "option " + to.Key + " " + uci.Quote(to.Value)
 }
 
 // uciBool writes yes or no as uci's own scripts do.
@@ -78,170 +93,63 @@ func uciBool(yes bool) string {
 	return "0"
 }
 
-// A statement is one `config`, `option` or `list`, with its arguments.
-type statement struct {
-	words    []string
-	from, to int // its bytes in the text, without a comment after it
-	line     int // from 1
+// parseUCI reads a file of /etc/config as libuci does.
+func parseUCI(name string, text []byte) (uci.File, error) {
+	f, err := uci.Parse(text)
+	var bad *uci.Error
+	if errors.As(err, &bad) {
+		err = &Error{File: name, Line: bad.Line, Err: errors.New(bad.Why)}
+	}
+	return f, err
 }
-
-// statements splits a text as libuci does: a statement ends with its line, or with
-// a semicolon. Within single quotes all is literal; elsewhere a backslash takes the
-// next character as it is, or continues the line.
-func statements(name string, text []byte) ([]statement, error) {
-	var out []statement
-	bad := func(at int, format string, args ...any) error {
-		return &Error{File: name, Line: 1 + bytes.Count(text[:at], []byte("\n")), Err: fmt.Errorf(format, args...)}
-	}
-	if !utf8.Valid(text) {
-		return nil, &Error{File: name, Err: errors.New("it is not text in UTF-8")}
-	}
-	space := func(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
-	var now statement
-	end := func() {
-		if len(now.words) > 0 {
-			out = append(out, now)
-		}
-		now = statement{}
-	}
-	for i := 0; i < len(text); {
-		switch c := text[i]; {
-		case c == '\n' || c == ';':
-			end()
-			i++
-			continue
-		case space(c):
-			i++
-			continue
-		case c == '#':
-			for i < len(text) && text[i] != '\n' {
-				i++
-			}
-			continue
-		}
-		if len(now.words) == 0 {
-			now.from, now.line = i, 1+bytes.Count(text[:i], []byte("\n"))
-		}
-		var word []byte
-		var quote byte
-		begun := i
-		for ; i < len(text); i++ {
-			c := text[i]
-			if quote == 0 && (space(c) || c == ';' || c == '#') {
-				break
-			}
-			switch {
-			case c < ' ' && c != '\t' && c != '\n' && c != '\r' || c == 0x7f:
-				return nil, bad(i, "a control character (%#02x)", c)
-			case quote == 0 && (c == '\'' || c == '"'):
-				quote = c
-			case quote != 0 && c == quote:
-				quote = 0
-			case c == '\\' && quote != '\'':
-				i++
-				if bytes.HasPrefix(text[i:], []byte("\r\n")) {
-					i++
-				} else if i < len(text) && text[i] != '\n' {
-					word = append(word, text[i])
-				}
-			default:
-				word = append(word, c)
-			}
-		}
-		if quote != 0 {
-			return nil, bad(begun, "the quote %c has no end", quote)
-		}
-		i = min(i, len(text))
-		now.words, now.to = append(now.words, string(word)), i
-	}
-	end()
-	return out, nil
-}
-
-// uciQuote writes a value as `uci export` does.
-func uciQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // decodeUCI reads a file of /etc/config. A section's type is a table's name; the
-// keys of the top level are in the section `daemon`. A value that is empty is not
-// set, as in uci.
+// keys of the top level are in the section `daemon`. Of several sections of a type
+// that is there once, such as `ui`, the last counts, which is the one that LuCI edits.
 func decodeUCI(name string, text []byte) (file, placed, error) {
 	var f file
 	at := placed{top: map[string]int{}}
-	list, err := statements(name, text)
+	read, err := parseUCI(name, text)
 	if err != nil {
 		return f, at, err
 	}
-	var into reflect.Value // the section's table; invalid: none yet
-	var lines map[string]int
-	var kind string
-	seen := map[string]bool{} // sections by name, and types that may be there once
-	given := map[string]bool{}
-	for _, s := range list {
-		bad := func(key, format string, args ...any) error {
-			return &Error{File: name, Line: s.line, Key: key, Err: fmt.Errorf(format, args...)}
-		}
-		switch word := s.words[0]; word {
-		case "package", "p":
-			continue
-		case "config", "c":
-			if len(s.words) < 2 || len(s.words) > 3 || s.words[1] == "" {
-				return f, at, bad("", "a section begins with config, its type and perhaps its name, as in: config wan 'home'")
-			}
-			kind = s.words[1]
-			if len(s.words) == 3 {
-				section := s.words[2]
-				if strings.Trim(section, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" {
-					return f, at, bad("", "%q is no name of a section: it has letters, digits and _ only", section)
-				}
-				if seen["name "+section] {
-					return f, at, bad("", "there is another section %q already", section)
-				}
-				seen["name "+section] = section != ""
-			}
-			given = map[string]bool{}
-			table := field(reflect.ValueOf(&f).Elem(), kind)
-			switch {
-			case kind == uciTop && !seen[kind]:
-				into, lines = reflect.ValueOf(&f).Elem(), at.top
-			case table.IsValid() && table.Kind() == reflect.Slice && table.Type().Elem().Kind() == reflect.Struct:
+	last := map[string]int{}
+	for i, s := range read.Sections {
+		last[s.Type] = i
+	}
+	for i, s := range read.Sections {
+		into, lines := reflect.ValueOf(&f).Elem(), at.top
+		table := field(into, s.Type)
+		switch {
+		case s.Type == uciTop:
+		case table.IsValid() && isTable(table.Type()):
+			lines = map[string]int{"": s.Line}
+			if table.Kind() == reflect.Slice {
 				table.Set(reflect.Append(table, reflect.New(table.Type().Elem()).Elem()))
-				into, lines = table.Index(table.Len()-1), map[string]int{"": s.line}
-				at.put(kind, lines)
-			case table.IsValid() && table.Kind() == reflect.Pointer && !seen[kind]:
+				into = table.Index(table.Len() - 1)
+			} else {
 				table.Set(reflect.New(table.Type().Elem()))
-				into, lines = table.Elem(), map[string]int{"": s.line}
-				at.put(kind, lines)
-			case seen[kind]:
-				return f, at, bad("", "there is another section of type %q already", kind)
-			default:
-				return f, at, bad("", "there is no section of type %q; the types are %s", kind, strings.Join(uciTypes(), ", "))
+				into = table.Elem()
 			}
-			seen[kind] = true
-		case "option", "list", "o", "l":
-			isList := word[0] == 'l'
-			switch {
-			case !into.IsValid():
-				return f, at, bad("", "%s stands before the first section", word)
-			case len(s.words) < 2 || len(s.words) > 3:
-				return f, at, bad("", "%s takes a name and a value; a value with spaces stands in quotes, as in: option down '50 Mbit/s'", word)
-			}
-			key, value := s.words[1], strings.Join(s.words[2:], "")
-			to := field(into, key)
-			if !to.IsValid() || kind == uciTop && !slices.Contains(topOptions(), key) {
-				return f, at, bad("", "there is no option %q here; the options of %s are %s", key, kind, strings.Join(options(into.Type(), kind), ", "))
-			}
-			if given[key] && !isList {
-				return f, at, bad(key, "is there twice in this section")
-			}
-			if err := setUCI(to, value, isList); err != nil {
-				return f, at, bad(key, "%w", err)
-			}
-			given[key] = true
-			if _, there := lines[key]; !there && value != "" {
-				lines[key] = s.line
-			}
+			at.put(s.Type, lines)
 		default:
-			return f, at, bad("", "%q is neither config, option nor list", word)
+			return f, at, &Error{File: name, Line: s.Line, Err: fmt.Errorf("there is no section of type %q; the types are %s", s.Type, strings.Join(uciTypes(), ", "))}
+		}
+		if s.Type == uciTop && last[s.Type] != i {
+			continue
+		}
+		for _, o := range s.Options {
+			bad := func(key, format string, args ...any) error {
+				return &Error{File: name, Line: o.Line, Key: key, Err: fmt.Errorf(format, args...)}
+			}
+			to := field(into, o.Name)
+			if !to.IsValid() || s.Type == uciTop && !slices.Contains(topOptions(), o.Name) {
+				return f, at, bad("", "there is no option %q here; the options of %s are %s", o.Name, s.Type, strings.Join(options(into.Type(), s.Type), ", "))
+			}
+			if err := setUCI(to, o); err != nil {
+				return f, at, bad(o.Name, "%w", err)
+			}
+			lines[o.Name] = o.Line
 		}
 	}
 	// LuCI keeps a section whose options are all empty: then the page is off.
@@ -287,21 +195,26 @@ func field(table reflect.Value, key string) reflect.Value {
 }
 
 // setUCI gives a key its value.
-func setUCI(to reflect.Value, value string, isList bool) error {
+func setUCI(to reflect.Value, o uci.Option) error {
+	for _, v := range o.Values {
+		if !utf8.ValidString(v) {
+			return errors.New("it is not text in UTF-8")
+		}
+		if i := strings.IndexFunc(v, isControl); i >= 0 {
+			return fmt.Errorf("a control character (%#02x)", v[i])
+		}
+	}
 	switch {
 	case to.Kind() == reflect.Slice && to.Type().Elem().Kind() == reflect.String:
-		if !isList {
+		if !o.List {
 			return errors.New("takes a list: write a line that begins with list for each value")
 		}
-		if value != "" {
-			to.Set(reflect.Append(to, reflect.ValueOf(value)))
-		}
+		to.Set(reflect.ValueOf(slices.DeleteFunc(slices.Clone(o.Values), func(v string) bool { return v == "" })))
 		return nil
-	case isList:
+	case o.List:
 		return errors.New("takes one value: write option instead of list")
-	case value == "":
-		return nil
 	}
+	value := o.Values[0]
 	switch to.Kind() {
 	case reflect.Bool:
 		switch value {
@@ -323,6 +236,9 @@ func setUCI(to reflect.Value, value string, isList bool) error {
 	}
 	return nil
 }
+
+// isControl reports whether a character has no place in a text.
+func isControl(c rune) bool { return c < ' ' && c != '\t' && c != '\n' && c != '\r' || c == 0x7f }
 
 // topOptions are the options of the section `daemon`.
 func topOptions() []string { return options(reflect.TypeFor[file](), uciTop) }
@@ -371,7 +287,7 @@ func Convert(name string, text []byte, to Syntax) ([]byte, error) {
 	v := reflect.ValueOf(f)
 	if len(at.top) > 0 {
 		if to == UCI {
-			w.line("config %s 'main'", uciTop)
+			w.line("%s", to.Table(uciTop))
 		}
 		w.table(v, at.top)
 	}
@@ -380,11 +296,11 @@ func Convert(name string, text []byte, to Syntax) ([]byte, error) {
 		switch {
 		case !isTable(tables.Type()) || tables.IsNil():
 		case tables.Kind() == reflect.Pointer:
-			w.head(key, "[%s]")
+			w.head(key)
 			w.table(tables.Elem(), at.of(key, 0))
 		default:
 			for k := range tables.Len() {
-				w.head(key, "[[%s]]")
+				w.head(key)
 				w.table(tables.Index(k), at.of(key, k))
 			}
 		}
@@ -402,14 +318,11 @@ type writer struct {
 func (w *writer) line(format string, args ...any) { fmt.Fprintf(&w.b, format+"\n", args...) }
 
 // head begins a table, after an empty line.
-func (w *writer) head(key, toml string) {
+func (w *writer) head(kind string) {
 	if w.b.Len() > 0 {
 		w.line("")
 	}
-	if w.to == UCI {
-		toml = "config %s"
-	}
-	w.line(toml, key)
+	w.line("%s", w.to.Table(kind))
 }
 
 // table writes the keys of a table that are given.
@@ -447,14 +360,14 @@ func (w *writer) table(v reflect.Value, given map[string]int) {
 }
 
 // one writes one value.
-func (w *writer) one(word, key, uci, toml string) {
+func (w *writer) one(word, key, plain, toml string) {
 	switch {
 	case w.to == TOML:
 		w.line("%s = %s", key, toml)
-	case strings.ContainsFunc(uci, func(c rune) bool { return c < ' ' && c != '\t' && c != '\n' && c != '\r' || c == 0x7f }):
+	case strings.ContainsFunc(plain, isControl):
 		w.err = errors.Join(w.err, fmt.Errorf("%s has a control character, which a file in /etc/config can't have", key))
-	case uci != "": // an empty one is the same as none
-		w.line("\t%s %s %s", word, key, uciQuote(uci))
+	case plain != "": // an empty one is the same as none
+		w.line("\t%s %s %s", word, key, uci.Quote(plain))
 	}
 }
 
@@ -469,32 +382,36 @@ func (w *writer) quoted(key, s string) string {
 
 // editUCI writes settings into the statements of the i-th `config wan`.
 func editUCI(name string, text []byte, i int, settings []Setting) ([]byte, error) {
-	list, err := statements(name, text)
+	f, err := parseUCI(name, text)
 	if err != nil {
 		return nil, err
 	}
-	wan := -1
-	var begins statement              // where new options go: after the interface
-	there := map[string][]statement{} // of a list one for each value
-	for _, s := range list {
-		if s.words[0][0] == 'c' {
-			if len(s.words) > 1 && s.words[1] == "wan" {
-				wan++
-			} else if wan == i {
-				break
+	section := -1
+	for k, s := range f.Sections {
+		if s.Type == "wan" {
+			if i == 0 {
+				section = k
 			}
-		}
-		if wan == i && len(s.words) > 1 && s.words[0][0] != 'c' {
-			there[s.words[1]] = append(there[s.words[1]], s)
-		}
-		if wan == i && s.words[0][0] == 'c' || wan == i && len(s.words) > 1 && s.words[1] == "interface" {
-			begins = s
-		}
-		if wan > i {
-			break
+			i--
 		}
 	}
-	if begins.line == 0 {
+	begins := -1                // the statement after which new options go: that of the interface
+	there := map[string][]int{} // statements of each key; of a list one for each value
+	for k, s := range f.Statements {
+		switch {
+		case s.Section != section || section < 0:
+		case s.Word == "config":
+			if begins < 0 {
+				begins = k
+			}
+		default:
+			there[s.Args[0]] = append(there[s.Args[0]], k)
+			if s.Args[0] == "interface" {
+				begins = k
+			}
+		}
+	}
+	if begins < 0 {
 		return nil, errors.New("it has no such section")
 	}
 	type edit struct {
@@ -502,33 +419,25 @@ func editUCI(name string, text []byte, i int, settings []Setting) ([]byte, error
 		text     string
 	}
 	var edits []edit
-	remove := func(old statement) {
-		e := edit{old.from, old.to, ""}
-		before, after := bytes.LastIndexByte(text[:old.from], '\n')+1, bytes.IndexByte(text[old.to:], '\n')
-		if after >= 0 && len(bytes.TrimSpace(text[before:old.from])) == 0 && len(bytes.TrimSpace(text[old.to:old.to+after])) == 0 {
-			e.from, e.to = before, old.to+after+1 // nothing else is on its line
-		}
-		edits = append(edits, e)
-	}
 	var added strings.Builder
 	for _, s := range settings {
 		old := there[s.Key]
-		if len(old) == 0 {
-			if !s.removes() {
-				added.WriteString("\n\t" + UCI.sets(s))
-			}
-			continue
-		}
-		if !s.removes() {
-			edits = append(edits, edit{old[0].from, old[0].to, UCI.sets(s)})
+		switch {
+		case s.removes():
+		case len(old) == 0:
+			added.WriteString("\n\t" + UCI.Sets(s))
+		default:
+			at := f.Statements[old[0]]
+			edits = append(edits, edit{at.From, at.To, UCI.Sets(s)})
 			old = old[1:]
 		}
-		for _, o := range old {
-			remove(o)
+		for _, k := range old {
+			from, to := f.Span(text, k, k)
+			edits = append(edits, edit{from, to, ""})
 		}
 	}
 	if added.Len() > 0 {
-		end := begins.to
+		end := f.Statements[begins].To
 		if n := bytes.IndexByte(text[end:], '\n'); n >= 0 {
 			end += n
 		} else {

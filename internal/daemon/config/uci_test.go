@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -32,7 +33,7 @@ config wan 'home'
 	option lan "br-lan"
 	option down '50 Mbit/s'	# what the provider sells
 	option up 10\ Mbit/s
-	option link_layer docsis; option overhead '18'
+	option link_layer 'docsis'; option overhead '18'
 	option goal '10ms'
 	option classes off
 	option follow '1'
@@ -105,9 +106,7 @@ func TestRefusedUCI(t *testing.T) {
 		{ok + "\toption speed '3'\n", `F:5: there is no option "speed" here; the options of wan are interface, lan`},
 		{"config daemon\n\toption interface 'eth0'\n", `F:2: there is no option "interface" here; the options of daemon are on_stop`},
 		{"config daemon\n\toption wan 'eth0'\n", `F:2: there is no option "wan" here`},
-		{ok + "\toption down '3mbit'\n", "F:5: down: is there twice"},
-		{ok + "config daemon\nconfig daemon\n", `F:6: there is another section of type "daemon"`},
-		{"config wan 'x'\n" + ok[11:] + "config wan 'x'\n", `F:5: there is another section "x"`},
+		{"config wan 'x'\n" + ok[11:] + "config ui 'x'\n", `F:5: there is a section "x" of type "wan"`},
 		{"config wan 'x-y'\n", `F:1: "x-y" is no name of a section`},
 		{"config\n", "F:1: "},
 		{"config wan\n\toption down '50 Mbit/s\n", "F:2: the quote ' has no end"},
@@ -120,14 +119,58 @@ func TestRefusedUCI(t *testing.T) {
 		{ok + "\tlist aqm 'cake'\n", "F:5: aqm: takes one value"},
 		{"config wan\n\toption down '50mbit'\n", "F:1: a config wan needs option interface 'eth0'"},
 		{ok + ok, "F:6: interface: eth0 is in another config wan already"},
-		{ok + "\toption most_up '12mbit'\n", "F:5: most_up: is for follow = true, and this config wan"},
-		{ok + "\toption lan 'a\x01'\n", "F:5: a control character"},
-		{ok + "\toption lan '\xff'\n", "F: it is not text in UTF-8"},
+		{ok + "\toption most_up '12mbit'\n", "F:5: most_up: is for option follow '1', and this config wan"},
+		{ok + "\toption learn 'x'\n\toption follow '1'\n", "F:5: learn: \"x\": must be the whole path of a file, as in option learn '/var/lib/unbloat/eth0.rates'"},
+		{ok + "\toption follow '1'\n\toption aqm 'fifo'\n", "F:5: follow: needs a queue that holds its own delay down"},
+		{ok + "\toption follow '1'\n\toption router 'ssh://root@192.0.2.1'\n", "F:5: follow: only the router itself can follow its line"},
+		{ok + "\toption classes 'off'\n\tlist first '192.168.1.7'\n", "F:6: first: needs classes, and option classes 'off'"},
+		{ok + "config daemon\n\toption metrics 'x'\n", "F:6: metrics: \"x\": must be an address and a port, as in option metrics '127.0.0.1:9836'"},
+		{ok + "config daemon\n\toption history 'x'\n", "F:6: history: "},
+		{ok + "config daemon\n\toption server 'a b'\n", "F:6: server: "},
+		{ok + "config ui\n\toption listen 'x'\n", "F:6: listen: \"x\": must be an address and a port, as in option listen '192.168.1.1:7690'; without it there is no page: remove config ui 'page'"},
+		{ok + "config ui\n\toption listen '192.168.1.1:1'\n\tlist allow 'x'\n", "F:7: allow: "},
+		{ok + "config schedule\n\toption do 'test'\n", "F:6: do: a config schedule with option do 'test' needs at"},
+		{ok + "config schedule\n\toption do 'test'\n\toption at 'now'\n", "F:7: at: \"now\": must be a time of day, as in option at '03:30'"},
+		{ok + "config schedule\n\toption do 'test'\n\toption at '03:30'\n\toption to '04:00'\n", "F:8: to: goes not with option do 'test'"},
+		{ok + "config schedule\n\toption do 'rates'\n\toption from '03:30'\n\toption to '03:30'\n", "F:8: to: is the same time as from; it would hold for ever, which is for the config wan to say"},
+		{ok + "config schedule\n\toption do 'rates'\n\toption from '03:30'\n\toption to '04:30'\n", "F:6: do: a config schedule with option do 'rates' needs down or up"},
+		{ok + "config schedule\n\toption do 'test'\n\toption at '03:30'\n\toption wan 'eth9'\n", "F:8: wan: there is no config wan with option interface 'eth9'"},
+		{ok + "config wan\n\toption interface 'eth1'\n\toption up '1mbit'\nconfig schedule\n\toption do 'test'\n\toption at '03:30'\n", "F:8: wan: there are several config wan; say which, as in option wan 'eth0'"},
+		{ok + "\toption lan 'a\x01'\n", "F:5: lan: a control character"},
+		{ok + "\toption lan '\xff'\n", "F:5: lan: it is not text in UTF-8"},
 	} {
 		_, err := config.Parse("F", []byte(c.text))
 		var e *config.Error
 		if !errors.As(err, &e) || !strings.HasPrefix(err.Error(), c.says) {
 			t.Errorf("%q\nis refused with %v\nnot with       %s", c.text, err, c.says)
+		}
+		if toml := regexp.MustCompile(`\[\[|\[ui\]|[a-z] = [a-z0-9"\[]`).FindString(err.Error()); toml != "" {
+			t.Errorf("%q\nis refused in TOML's words: %v", c.text, err)
+		}
+	}
+}
+
+// TestTakenUCI: what libuci takes is taken, and means the same: the last value of an
+// option, one section of two with a name, comments in another encoding. Of two sections
+// of which there can be one, the last counts: LuCI edits that one.
+func TestTakenUCI(t *testing.T) {
+	const ok = "config wan 'home'\n\toption interface 'eth0'\n\toption down '50mbit'\n"
+	for _, c := range []struct {
+		text string
+		is   func(c config.Config) bool
+	}{
+		{ok + "\toption down '3mbit'\n", func(c config.Config) bool { return c.WANs[0].Down == 3*unit.MbitPerSecond }},
+		{ok + "config ui\nconfig wan 'home'\n\toption up '2mbit'\n", func(c config.Config) bool {
+			return len(c.WANs) == 1 && c.WANs[0].Up == 2*unit.MbitPerSecond && c.WANs[0].Down == 50*unit.MbitPerSecond
+		}},
+		{ok + "config ui\n\toption listen '192.168.1.1:1'\n\toption tls '1'\nconfig ui 'page'\n\toption listen '192.168.1.1:2'\n", func(c config.Config) bool { return c.UI.Listen.Port() == 2 && !c.UI.TLS }},
+		{ok + "config ui\n\toption listen '192.168.1.1:1'\nconfig ui 'page'\n", func(c config.Config) bool { return !c.UI.Listen.IsValid() }},
+		{"config daemon\n\toption on_stop 'revert'\nconfig daemon 'main'\n" + ok, func(c config.Config) bool { return c.OnStop == config.StopKeep }},
+		{"# B\xfcro\n" + ok, func(c config.Config) bool { return len(c.WANs) == 1 }},
+	} {
+		got, err := config.Parse("/etc/config/unbloat", []byte(c.text))
+		if err != nil || !c.is(got) {
+			t.Errorf("%q\nis %+v, %v", c.text, got, err)
 		}
 	}
 }

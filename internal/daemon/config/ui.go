@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -32,8 +31,11 @@ type uiTable struct {
 
 func uiKeys() []string { return []string{"listen", "tls", "allow", "names"} }
 
+// PageListen is a setting that switches the router's page on, as an example.
+func PageListen() Setting { return Setting{Key: "listen", Value: "192.168.1.1:7690"} }
+
 // read reads the table [ui].
-func (u *UI) read(name string, t uiTable, at placed) error {
+func (u *UI) read(name string, syntax Syntax, t uiTable, at placed) error {
 	bad := func(key, format string, args ...any) error {
 		line, ok := at.ui[key]
 		if !ok {
@@ -43,7 +45,7 @@ func (u *UI) read(name string, t uiTable, at placed) error {
 	}
 	var err error
 	if u.Listen, err = netip.ParseAddrPort(t.Listen); err != nil || u.Listen.Port() == 0 {
-		return bad("listen", "%q: must be an address and a port, as in \"192.168.1.1:7690\"; without it there is no page: remove [ui]", t.Listen)
+		return bad("listen", "%q: must be an address and a port, as in %s; without it there is no page: remove %s", t.Listen, syntax.Sets(PageListen()), syntax.Table("ui"))
 	}
 	u.TLS = t.TLS
 	for _, s := range t.Allow {
@@ -52,7 +54,7 @@ func (u *UI) read(name string, t uiTable, at placed) error {
 			p, err = netip.PrefixFrom(a, a.BitLen()), nil
 		}
 		if err != nil {
-			return bad("allow", "%q is no network; write it as in \"10.8.0.0/24\"", s)
+			return bad("allow", "%q is no network; write it as in 10.8.0.0/24", s)
 		}
 		u.Allow = append(u.Allow, p.Masked())
 	}
@@ -83,7 +85,7 @@ func (w *WAN) machines(name string, t wanTable) error {
 			*x.to = append(*x.to, a)
 		}
 		if len(x.list) > 0 && w.Classes == plan.ClassesOff {
-			return w.At(name, x.key, errors.New("needs classes, and classes = \"off\""))
+			return w.At(name, x.key, fmt.Errorf("needs classes, and %s", w.syntax.Sets(Setting{Key: "classes", Value: plan.ClassesOff})))
 		}
 	}
 	return nil

@@ -5,11 +5,11 @@ package sqm
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"unbloat/internal/lang/uci"
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )
@@ -40,6 +40,21 @@ func (s Section) Get(key string) string {
 		}
 	}
 	return ""
+}
+
+// Shapes reports whether sqm-scripts shape an interface as the section says, at every
+// start and whenever it comes up.
+func (s Section) Shapes(device string) bool {
+	return s.Get("enabled") == "1" && s.Get("interface") == device
+}
+
+// SwitchOff returns the commands that switch the section off.
+func (s Section) SwitchOff() string {
+	set := "sqm." + s.Name + ".enabled=0"
+	if strings.HasPrefix(s.Name, "@") { // a shell would look for files
+		set = uci.Quote(set)
+	}
+	return "uci set " + set + "; uci commit sqm; /etc/init.d/sqm restart"
 }
 
 func (s *Section) set(key, value string) {
@@ -220,99 +235,31 @@ func (s Section) Rates() (down, up unit.Rate, err error) {
 // String writes the section in the format of /etc/config/sqm.
 func (s Section) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "config queue '%s'\n", s.Name)
+	fmt.Fprintf(&b, "config queue %s\n", uci.Quote(s.Name))
 	for _, o := range s.Options {
-		fmt.Fprintf(&b, "\toption %s '%s'\n", o.Key, o.Value)
+		fmt.Fprintf(&b, "\toption %s %s\n", o.Key, uci.Quote(o.Value))
 	}
 	return b.String()
 }
 
-// Parse reads /etc/config/sqm or the output of `uci show sqm`.
+// Parse reads /etc/config/sqm, or what `uci export sqm` prints. A section without a
+// name has the one by which uci(1) calls it. Sections that are no queues are left out,
+// as sqm-scripts leave them out.
 func Parse(text string) ([]Section, error) {
+	f, err := uci.Parse([]byte(text))
+	if err != nil {
+		return nil, fmt.Errorf("sqm: %w", err)
+	}
 	var out []Section
-	for i, line := range strings.Split(text, "\n") {
-		if err := parseLine(strings.TrimSpace(line), &out); err != nil {
-			return nil, fmt.Errorf("sqm:%d: %w", i+1, err)
-		}
-	}
-	return out, nil
-}
-
-func parseLine(line string, out *[]Section) error {
-	if line == "" || line[0] == '#' {
-		return nil
-	}
-	if rest, ok := strings.CutPrefix(line, "sqm."); ok {
-		return parseShown(rest, out)
-	}
-	words, err := fields(line)
-	switch {
-	case err != nil:
-		return err
-	case words[0] == "package":
-	case words[0] == "config" && (len(words) == 2 || len(words) == 3):
-		if words[1] != "queue" {
-			return fmt.Errorf("a section of type %q; sqm has queue alone", words[1])
-		}
-		*out = append(*out, Section{Name: strings.Join(words[2:], "")})
-	case words[0] == "option" && len(words) == 3 && len(*out) > 0:
-		return (*out)[len(*out)-1].replace(words[1], words[2])
-	case words[0] == "list" && len(words) == 3 && len(*out) > 0:
-	default:
-		return fmt.Errorf("%q is neither `config queue` nor an option of one", line)
-	}
-	return nil
-}
-
-// replace sets an option. As in uci, the last value wins. The error says that a
-// value can't be quoted.
-func (s *Section) replace(key, value string) error {
-	if strings.Contains(value, "'") {
-		return fmt.Errorf("option %s: a quote within a value", key)
-	}
-	i := slices.IndexFunc(s.Options, func(o Option) bool { return o.Key == key })
-	if i < 0 {
-		s.Options = append(s.Options, Option{key, value})
-	} else {
-		s.Options[i].Value = value
-	}
-	return nil
-}
-
-// parseShown reads NAME=queue or NAME.key='value'.
-func parseShown(line string, out *[]Section) error {
-	left, value, ok := strings.Cut(line, "=")
-	name, key, isOption := strings.Cut(left, ".")
-	if !ok {
-		return fmt.Errorf("%q has no value", line)
-	}
-	i := slices.IndexFunc(*out, func(s Section) bool { return s.Name == name })
-	switch {
-	case !isOption && value == "queue":
-		*out = append(*out, Section{Name: name})
-		return nil
-	case i < 0:
-		return fmt.Errorf("option of an unknown section %q", name)
-	}
-	return (*out)[i].replace(key, strings.Trim(value, "'"))
-}
-
-// fields splits a uci line into words, of which some are quoted.
-func fields(line string) (words []string, err error) {
-	for line = strings.TrimSpace(line); line != ""; line = strings.TrimSpace(line) {
-		if q := line[0]; q == '\'' || q == '"' {
-			end := strings.IndexByte(line[1:], q)
-			if end < 0 {
-				return nil, fmt.Errorf("a quote that is not closed")
-			}
-			words, line = append(words, line[1:1+end]), line[2+end:]
+	for i, s := range f.Sections {
+		if s.Type != "queue" {
 			continue
 		}
-		end := strings.IndexAny(line, " \t")
-		if end < 0 {
-			end = len(line)
+		q := Section{Name: f.Ref(i)}
+		for _, o := range s.Options {
+			q.Options = append(q.Options, Option{o.Name, s.Get(o.Name)})
 		}
-		words, line = append(words, line[:end]), line[end:]
+		out = append(out, q)
 	}
-	return words, nil
+	return out, nil
 }

@@ -149,10 +149,10 @@ type OpenWrt struct {
 	scripts *openwrtfake.Scripts
 }
 
-// NewOpenWrt returns a router with sqm-scripts as installed: one section,
-// disabled.
+// NewOpenWrt returns a router with sqm-scripts, whose sections are disabled: the one
+// as installed, edited by hand, and one that LuCI has added.
 func NewOpenWrt() *OpenWrt {
-	o := &OpenWrt{Linux: newLinux(map[string]string{SQMConfig: "# by hand\nconfig queue 'eth1'\n\toption enabled '0'\n\toption interface 'eth1'\n\toption download '85000'\n\toption upload '10000'"})}
+	o := &OpenWrt{Linux: newLinux(map[string]string{SQMConfig: "# by hand\nconfig global\n\toption verbosity '5'\nconfig queue 'eth1'\n\toption enabled '0'  # not yet\n\toption interface 'eth1'; option download '85000'\n\toption upload '10000'\nconfig queue\n\toption enabled '0'\n\toption interface \"the kids' line\""})}
 	o.scripts = &openwrtfake.Scripts{Kernel: sqmKernel{o}, File: func(name string) (string, bool) {
 		text, ok := o.Files[path.Join("/usr/lib/sqm", name)]
 		return text, ok
@@ -180,6 +180,14 @@ func NewOpenWrt() *OpenWrt {
 		}
 		return "", nil
 	}}
+	o.Tools["find"] = Tool{Run: func(args []string, _ []byte) (string, error) { // DIR… -name act_KIND*
+		name := strings.TrimSuffix(args[len(args)-1], "*")
+		if slices.Contains(o.Kernel.Missing, strings.TrimPrefix(name, "act_")) {
+			return "", nil
+		}
+		return "/lib/modules/6.6.110/" + name + ".ko\n", nil
+	}}
+	delete(o.Tools, "unshare") // a package of its own, which nobody has
 	for _, name := range []string{"env", "nice", "xargs"} {
 		o.Tools[name] = Tool{Run: o.applet}
 	}
@@ -203,58 +211,17 @@ func (o *OpenWrt) applet(args []string, stdin []byte) (string, error) {
 }
 
 func (o *OpenWrt) uci(args []string, _ []byte) (string, error) {
-	if args[0] == "changes" {
+	switch {
+	case args[0] == "changes":
 		return o.Staged, nil
+	case args[0] != "export" || args[1] != "sqm":
+		return "", fmt.Errorf("the stand-in has no uci %q", args)
 	}
-	var b strings.Builder
-	name := ""
-	for line := range strings.Lines(o.Files[SQMConfig]) {
-		words, ok := uciWords(line)
-		switch {
-		case !ok:
-			return "", errors.New("uci: Parse error")
-		case len(words) == 0:
-		case len(words) == 3 && words[0] == "config":
-			name = words[2]
-			fmt.Fprintf(&b, "sqm.%s=%s\n", name, words[1])
-		case len(words) == 3 && words[0] == "option" && name != "":
-			fmt.Fprintf(&b, "sqm.%s.%s='%s'\n", name, words[1], words[2])
-		default:
-			return "", errors.New("uci: Parse error")
-		}
+	c, err := openwrtfake.ParseConfig(o.Files[SQMConfig])
+	if err != nil {
+		return "", err
 	}
-	return b.String(), nil
-}
-
-// uciWords splits a line of a UCI file at blanks. Words with blanks are quoted,
-// and # begins a comment. ok is false if a quote is not closed.
-func uciWords(line string) (words []string, ok bool) {
-	word, begun, quote := "", false, rune(0)
-	end := func() {
-		if begun {
-			words = append(words, word)
-		}
-		word, begun = "", false
-	}
-	for _, c := range line {
-		switch {
-		case quote != 0 && c == quote:
-			quote = 0
-		case quote != 0:
-			word += string(c)
-		case c == '\'' || c == '"':
-			quote, begun = c, true
-		case c == '#':
-			end()
-			return words, true
-		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
-			end()
-		default:
-			word, begun = word+string(c), true
-		}
-	}
-	end()
-	return words, quote == 0
+	return c.Export("sqm"), nil
 }
 
 // restart stops every instance and starts those that are enabled. What fails is

@@ -114,10 +114,14 @@ func (e *examination) shortCut(whose string, hardware bool, remedy string) {
 // otherShapers checks for shapers that are not ours, active or configured.
 func (e *examination) otherShapers() {
 	e.foreignShapers()
-	if sections, err := sqm.Parse(e.Read("cat", "/etc/config/sqm")); err == nil && !e.own.SQM {
+	if !e.own.SQM {
+		sections, err := sqm.Parse(e.Read("cat", "/etc/config/sqm"))
+		if err != nil {
+			e.Skip("sqm-scripts' settings", err.Error())
+		}
 		for _, s := range sections {
-			if s.Get("enabled") == "1" && s.Get("interface") == e.WAN {
-				e.Find(platform.Finding{ID: "sqm", Blocking: true, What: "sqm-scripts shapes " + e.WAN + " at every start", Why: "it takes away what unbloat sets", Remedy: "uci set sqm." + s.Name + ".enabled=0; uci commit sqm; /etc/init.d/sqm restart; or shape with it: without --own-tc"})
+			if s.Shapes(e.WAN) {
+				e.Find(platform.Finding{ID: "sqm", Blocking: true, What: "sqm-scripts shapes " + e.WAN + " at every start", Why: "it takes away what unbloat sets", Remedy: s.SwitchOff() + "; or shape with it: without --own-tc"})
 			}
 		}
 	}

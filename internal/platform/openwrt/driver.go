@@ -2,7 +2,6 @@ package openwrt
 
 import (
 	"context"
-	"fmt"
 
 	"unbloat/aqm"
 	"unbloat/internal/lang/sqm"
@@ -49,12 +48,12 @@ func contends(ctx context.Context, r platform.Runner, wan string) error {
 	}
 	sections, err := sqm.Parse(string(text))
 	if err != nil {
-		return fmt.Errorf("look for sqm-scripts' shaper on %s: %w", wan, err)
+		return &platform.PreconditionError{Doing: "look for sqm-scripts' shaper on " + wan, What: Config + ": " + err.Error(), Remedy: "mend that file first", Err: err}
 	}
 	for _, s := range sections {
-		if s.Get("enabled") == "1" && s.Get("interface") == wan {
+		if s.Shapes(wan) {
 			return &platform.PreconditionError{Doing: "keep the shaping of " + wan, What: "sqm-scripts shapes it too (section " + s.Name + ")",
-				Remedy: "hand it over: uci set sqm." + s.Name + ".enabled=0; uci commit sqm; /etc/init.d/sqm restart"}
+				Remedy: "hand it over: " + s.SwitchOff()}
 		}
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"unbloat/internal/lang/nft"
 	"unbloat/internal/lang/sqm"
 	"unbloat/internal/lang/tc"
+	"unbloat/internal/lang/uci"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/conf"
@@ -47,7 +48,7 @@ func SectionName(wan string) string {
 	return b.String()
 }
 
-// Observe reads the settings, from the file and with uci(1), and the WAN's
+// Observe reads the settings, from the file and as uci(1) has them, and the WAN's
 // shapers from the kernel.
 func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ platform.State) (platform.State, error) {
 	files, err := conf.Read(ctx, b.Runner, Config, scriptPath(p.WAN))
@@ -56,7 +57,7 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ platform.State) (p
 	}
 	s := conf.State{Files: files, Scope: []string{p.WAN}}
 	if files.Get(Config).Exists {
-		out, err := platform.Output(ctx, b.Runner, "uci", "show", "sqm")
+		out, err := platform.Output(ctx, b.Runner, "uci", "export", "sqm")
 		if err != nil {
 			return nil, b.Explain(fmt.Errorf("read the settings: %w", err))
 		}
@@ -64,7 +65,12 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ platform.State) (p
 		if err != nil {
 			return nil, fmt.Errorf("read the settings: %w", err)
 		}
+		unnamed := 0 // counted without ours, which comes and goes
 		for _, x := range sections {
+			if strings.HasPrefix(x.Name, "@") {
+				x.Name = fmt.Sprintf("@%d", unnamed)
+				unnamed++
+			}
 			s.Facts = append(s.Facts, settings(x)...)
 		}
 	}
@@ -95,26 +101,13 @@ func settings(s sqm.Section) []conf.Fact {
 	return out
 }
 
-// without returns the text without the section, and the section's own text up
-// to its last option.
-func without(text, name string) (rest, section string) {
-	inside := false
-	var r, s strings.Builder
-	for line := range strings.Lines(text) {
-		w := strings.Fields(line)
-		switch {
-		case len(w) > 0 && w[0] == "config":
-			inside = len(w) == 3 && w[1] == "queue" && strings.Trim(w[2], `'"`) == name
-		case len(w) == 0 || w[0] != "option" && w[0] != "list":
-			inside = false
-		}
-		if inside {
-			s.WriteString(line)
-		} else {
-			r.WriteString(line)
-		}
+// without returns the file's text without the section, and whether it was there.
+func without(s conf.State, name string) (rest string, there bool, err error) {
+	text, section, err := uci.Cut(s.Files.Get(Config).Content, name)
+	if err != nil {
+		return "", false, &platform.PreconditionError{Doing: "read " + Config, What: err.Error(), Remedy: "mend that file first", Err: err}
 	}
-	return r.String(), s.String()
+	return string(text), len(section) > 0, nil
 }
 
 // with returns the text with the section before all others. So the rest stays
@@ -137,8 +130,11 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ platform.State
 	if err := b.checkSQM(ctx); err != nil {
 		return nil, err
 	}
-	rest, old := without(s.Files.Text(Config), section.Name)
-	if err := checkForeign(p, rest, s.Facts, old != ""); err != nil {
+	rest, there, err := without(s, section.Name)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkForeign(p, section.Name, s, there); err != nil {
 		return nil, err
 	}
 	script, table, err := b.classes(ctx, p, s)
@@ -174,7 +170,7 @@ func (b *Backend) classes(ctx context.Context, p plan.Plan, s conf.State) (scrip
 	now := linux.ReadTable(ctx, b.Runner)
 	if now.Text != "" && !now.Of(p.WAN) {
 		return "", nft.Table{}, &platform.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: "another WAN's is divided already, and there is one table for one",
-			Remedy: "plan this one with --classes off"}
+			Or: &platform.Setting{Key: "classes", Value: plan.ClassesOff}}
 	}
 	if err := linux.CheckTable(ctx, b.Runner, p.WAN, now, table); err != nil {
 		return "", nft.Table{}, err
@@ -232,18 +228,18 @@ func (b *Backend) checkSQM(ctx context.Context) error {
 }
 
 // checkForeign returns an error if another section or program shapes the WAN.
-func checkForeign(p plan.Plan, rest string, live []conf.Fact, known bool) error {
-	sections, err := sqm.Parse(rest)
+func checkForeign(p plan.Plan, ours string, now conf.State, known bool) error {
+	sections, err := sqm.Parse(now.Files.Text(Config))
 	if err != nil {
 		return &platform.PreconditionError{Doing: "read " + Config, What: err.Error(), Remedy: "mend that file first", Err: err}
 	}
 	for _, s := range sections {
-		if s.Get("interface") == p.WAN && s.Get("enabled") == "1" {
+		if s.Name != ours && s.Shapes(p.WAN) {
 			return &platform.PreconditionError{Doing: "shape " + p.WAN, What: "the section " + s.Name + " of " + Config + " does that already",
-				Remedy: fmt.Sprintf("switch it off (uci set sqm.%s.enabled=0; uci commit sqm; %s restart), then try again", s.Name, Service)}
+				Remedy: "switch it off, then try again: " + s.SwitchOff()}
 		}
 	}
-	for _, f := range live {
+	for _, f := range now.Facts {
 		if !known && f.Kind != conf.Option && f.Kind != conf.Table && f.Of == p.WAN {
 			return &platform.PreconditionError{Doing: "shape " + p.WAN, What: f.Text + ", which is not from " + Config, Remedy: "stop what made it; `unbloat doctor` looks for it"}
 		}
@@ -259,8 +255,11 @@ func (b *Backend) Baseline(_ context.Context, now, _ platform.State) (platform.S
 	}
 	for _, wan := range s.Scope {
 		name := SectionName(wan)
-		rest, section := without(s.Files.Text(Config), name)
-		if section == "" {
+		rest, there, err := without(s, name)
+		if err != nil {
+			return nil, err
+		}
+		if !there {
 			continue
 		}
 		s.Files = s.Files.Put(Config, rest, "").Without(scriptPath(wan))

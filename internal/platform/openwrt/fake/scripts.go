@@ -62,7 +62,7 @@ func (s *Scripts) Running(iface string) bool { return s.running[iface] != nil }
 // Start does what run.sh start does with the text of /etc/config/sqm. An error
 // means that this stand-in does not know the answer.
 func (s *Scripts) Start(config string) (Result, error) {
-	sections, err := parseConfig(config)
+	read, err := ParseConfig(config)
 	if err != nil {
 		return Result{}, err
 	}
@@ -70,7 +70,7 @@ func (s *Scripts) Start(config string) (Result, error) {
 		s.running = map[string]*instance{}
 	}
 	r := &run{s: s, sticky: map[string]string{}}
-	for _, options := range sections {
+	for _, options := range read.queues() {
 		r.Exit = r.section(options)
 		if r.refused != nil {
 			return r.Result, r.refused

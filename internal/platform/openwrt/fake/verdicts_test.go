@@ -116,3 +116,20 @@ func bothFamilies(list []Command) (out []Command) {
 	}
 	return out
 }
+
+// TestUCIVerdicts: the stand-in reads files as the real uci(1) does.
+func TestUCIVerdicts(t *testing.T) {
+	type vector struct {
+		In  string
+		Out *string // nil: refused
+	}
+	verdicts.Each(t, "uci.jsonl", func(t *testing.T, line int, v vector) {
+		c, err := ParseConfig(v.In)
+		switch {
+		case (err == nil) != (v.Out != nil):
+			t.Errorf("uci.jsonl:%d: %q: %v", line, v.In, err)
+		case err == nil && c.Export("x") != *v.Out:
+			t.Errorf("uci.jsonl:%d: %q is\n%s\nreally\n%s", line, v.In, c.Export("x"), *v.Out)
+		}
+	})
+}
