@@ -126,7 +126,7 @@ func runDaemon(c *cobra.Command, f *daemonFlags) error {
 	o := daemon.Options{
 		File: f.config, Dir: f.stateDir, Memory: memoryOf(f.config), Version: version,
 		Check: f.checker(), Open: f.open, Classify: codeOf,
-		Log: c.ErrOrStderr(), Reload: reload, Getenv: os.Getenv, Watch: daemon.Watch,
+		Log: c.OutOrStdout(), Trouble: c.ErrOrStderr(), Reload: reload, Getenv: os.Getenv, Watch: daemon.Watch,
 	}
 	o.Count = lineCounter()
 	followLines(&o)

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -56,6 +57,23 @@ func TestOpenWrtInit(t *testing.T) {
 	}
 	if out, code := run("start", "WRONG=/etc/config/unbloat:3: down: no rate"); code == 0 || strings.Contains(out, "open") || !strings.Contains(out, "unbloat:3: down: no rate") || !strings.HasSuffix(out, trigger) {
 		t.Errorf("with a mistake: exit code %d\n%s", code, out)
+	}
+	// procd's lines are of the program's name, and so are the script's: what people are
+	// told to look for finds both.
+	if out, _ := run("start", "WRONG=x"); !strings.Contains(out, "log -s -t unbloat -p daemon.err not started: x") {
+		t.Errorf("it logs %s", out)
+	}
+	named := 0
+	for _, file := range []string{"install.md", "daemon.md", "when-it-goes-wrong.md", "grafana/alerts.yml"} {
+		for _, m := range regexp.MustCompile(`logread -e (\w+)`).FindAllStringSubmatch(read(t, filepath.Join("..", "..", "docs", file)), -1) {
+			named++
+			if m[1] != filepath.Base("/usr/bin/unbloat") {
+				t.Errorf("docs/%s: %s finds nothing that procd logs", file, m[0])
+			}
+		}
+	}
+	if named == 0 {
+		t.Error("no document says how to read the log")
 	}
 	if out, code := run("reload", "RUNNING=1"); code != 0 || out != "signal unbloatd * HUP\n" {
 		t.Errorf("reload: exit code %d\n%s", code, out)
@@ -124,6 +142,34 @@ func TestOpenWrtConfiguration(t *testing.T) {
 		out, _ := cmd.CombinedOutput()
 		if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(string(out), c.says) {
 			t.Errorf("%s: exit code %d, not %d with %q: %s", name, code, c.code, c.says, out)
+		}
+	}
+}
+
+// TestLuciGone: when LuCI's page is gone, rpcd looks for its programs again, or it would
+// offer what is not there any more; not while an image is made.
+func TestLuciGone(t *testing.T) {
+	shell := ash(t)
+	t.Chdir(filepath.Join("..", ".."))
+	p, err := luciPackage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	init := filepath.Join(t.TempDir(), "rpcd")
+	if err := os.WriteFile(init, []byte("#!/bin/sh\necho rpcd $*\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{kindIPK, kindAPK} {
+		scripts := map[string]string{}
+		for _, f := range p.scripts(kind) {
+			scripts[f.name] = strings.NewReplacer("/etc/init.d/rpcd", init, "rm -rf /tmp/", "echo gone /nowhere/").Replace(string(f.text))
+		}
+		for root, want := range map[string]string{"": "gone /nowhere/luci-indexcache* /tmp/luci-modulecache\nrpcd reload\n", "/image": ""} {
+			c := exec.CommandContext(t.Context(), shell[0], shell[1], "-c", scripts["postrm"])
+			c.Env = []string{"PATH=" + os.Getenv("PATH"), "IPKG_INSTROOT=" + root}
+			if out, err := c.CombinedOutput(); err != nil || string(out) != want {
+				t.Errorf("%s, root %q: %v: %q", kind, root, err, out)
+			}
 		}
 	}
 }

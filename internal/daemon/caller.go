@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"unbloat/internal/classify"
+	"unbloat/internal/daemon/config"
 	"unbloat/internal/daemon/keep"
 	"unbloat/internal/lang/nft"
 	"unbloat/internal/plan"
@@ -90,12 +91,12 @@ func (c *client) doPage(ctx context.Context, r Request) (out any, known bool, er
 			err = params(r, &p)
 		}
 		c.d.mu.Lock()
-		page := c.d.page
+		page, syntax := c.d.page, c.d.config.Syntax()
 		c.d.mu.Unlock()
 		switch {
 		case err != nil:
 		case page == nil:
-			err = &Error{CodePrecondition, "the daemon serves no page; add [ui] with listen = \"127.0.0.1:7690\" to its configuration (docs/daemon.md), and restart it"}
+			err = &Error{CodePrecondition, fmt.Sprintf("the daemon serves no page; add %s with %s to its configuration, %s", syntax.Table("ui"), syntax.Sets(config.PageListen()), c.d.o.File)}
 		case p.Enter != "" && p.Enter != EnterAdmin && p.Enter != EnterViewer || p.Enter != "" && p.NewToken:
 			err = &Error{CodeUsage, fmt.Sprintf("page: enter is %s or %s, without new_token", EnterAdmin, EnterViewer)}
 		default:

@@ -287,7 +287,7 @@ func (d *Daemon) would(ctx context.Context, of config.WAN, settings []config.Set
 		}
 		return c.WANs[i], nil
 	}
-	return of, &Error{CodePrecondition, fmt.Sprintf("change %s: %s no longer has a [[wan]] of it", of.Name(), d.o.File)}
+	return of, &Error{CodePrecondition, fmt.Sprintf("change %s: %s no longer has a %s of it", of.Name(), d.o.File, of.Syntax().Table("wan"))}
 }
 
 // tryOut gives the router the plan of the next settings, in a transaction that waits
@@ -404,7 +404,7 @@ func (w *wan) keepChange(ctx context.Context, p *pending) (any, error) {
 	note := func(err error) {
 		if err != nil {
 			notes = append(notes, err.Error())
-			w.d.log("%s: %v", w.config.Name(), err)
+			w.d.trouble("%s: %v", w.config.Name(), err)
 		}
 	}
 	if p.planned != nil {
@@ -506,7 +506,7 @@ func (w *wan) expired(p *pending) {
 		}
 		w.d.log("%s: nobody confirmed the change of %s, so it is undone", w.config.Name(), p.kind)
 		if err := w.undoChange(ctx, p, EventTimeout, ""); err != nil {
-			w.d.log("%s: %v", w.config.Name(), err)
+			w.d.trouble("%s: %v", w.config.Name(), err)
 		}
 		return nil, nil
 	})

@@ -70,9 +70,10 @@ type Options struct {
 	// happen at a time of day, and for times that people read.
 	Now func() time.Time
 
-	Log    io.Writer       // a line for each thing that happened
-	Reload <-chan struct{} // asks to read the configuration again
-	Getenv func(string) string
+	Log     io.Writer       // a line for each thing that happened
+	Trouble io.Writer       // a line for each thing that failed
+	Reload  <-chan struct{} // asks to read the configuration again
+	Getenv  func(string) string
 	// Watch tells of changes of this machine's network until ctx ends, and then closes
 	// the channel; a nil channel says that nothing is told here.
 	Watch func(ctx context.Context, tell func(Event)) (ended <-chan struct{}, err error)
@@ -161,7 +162,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer l.Close()
 	if d.careful = careful(o.Dir); d.careful != "" {
-		d.log("WARNING: %s", d.careful)
+		d.trouble("WARNING: %s", d.careful)
 	}
 
 	var cancel context.CancelFunc
@@ -170,7 +171,7 @@ func Run(ctx context.Context, o Options) error {
 	unheard, err := o.Watch(d.running, d.event)
 	switch {
 	case err != nil:
-		d.log("%v; the WANs are looked at every %s", err, pollDeaf)
+		d.trouble("%v; the WANs are looked at every %s", err, pollDeaf)
 	case unheard != nil:
 		d.poll = pollHearing
 	}
@@ -215,7 +216,7 @@ func (d *Daemon) offerPage(c config.Config) error {
 	case !c.UI.Listen.IsValid():
 		return nil
 	case d.o.UI == nil:
-		return &config.Error{File: d.o.File, Key: "ui", Err: errors.New("this build of the daemon has no page; use the full one, or remove [ui]")}
+		return &config.Error{File: d.o.File, Key: "ui", Err: errors.New("this build of the daemon has no page; use the full one, or remove " + c.Syntax().Table("ui"))}
 	}
 	ctx, cancel := context.WithCancel(d.running)
 	page, ended, err := d.o.UI(ctx, c, PageHost{Ask: d.ask, Log: d.log, Panicked: func(what any, stack []byte) { d.panicked("the page", what, stack) }})
@@ -239,7 +240,7 @@ func (d *Daemon) offerOtherPage(c config.Config) {
 		end()
 	}
 	if err := d.offerPage(c); err != nil {
-		d.log("reload: %v; there is no page now", err)
+		d.trouble("reload: %v; there is no page now", err)
 	}
 }
 
@@ -403,7 +404,7 @@ func (d *Daemon) failed() string {
 func (d *Daemon) reload(ctx context.Context) {
 	c, err := Load(ctx, d.o.File, d.o.Check)
 	if err != nil {
-		d.log("reload: %v; the old configuration holds", err)
+		d.trouble("reload: %v; the old configuration holds", err)
 		d.mu.Lock()
 		d.failure = err.Error()
 		d.mu.Unlock()
@@ -429,7 +430,7 @@ func (d *Daemon) reload(ctx context.Context) {
 		w.cancel()
 		<-w.stopped
 		if err := w.stop(ctx, old.OnStop); err != nil {
-			d.log("%s: %v", w.config.Name(), err)
+			d.trouble("%s: %v", w.config.Name(), err)
 		}
 	}
 	for _, x := range c.WANs {
@@ -507,12 +508,16 @@ func (d *Daemon) status() Status {
 	return s
 }
 
-// log writes a line.
-func (d *Daemon) log(format string, args ...any) {
+// log writes a line about what the daemon does, trouble one about what fails.
+func (d *Daemon) log(format string, args ...any) { d.write(d.o.Log, format, args...) }
+
+func (d *Daemon) trouble(format string, args ...any) { d.write(d.o.Trouble, format, args...) }
+
+func (d *Daemon) write(to io.Writer, format string, args ...any) {
 	d.logMu.Lock()
 	defer d.logMu.Unlock()
-	if d.o.Log != nil {
-		fmt.Fprintf(d.o.Log, format+"\n", args...)
+	if to != nil {
+		fmt.Fprintf(to, format+"\n", args...)
 	}
 }
 

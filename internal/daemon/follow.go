@@ -122,7 +122,7 @@ func (w *wan) follow() {
 	if err != nil {
 		if text := err.Error(); text != w.unfollowed {
 			w.unfollowed = text
-			w.d.log("%s: %s", w.config.Name(), text)
+			w.d.trouble("%s: %s", w.config.Name(), text)
 		}
 		return
 	}
@@ -328,7 +328,7 @@ func (w *wan) abandon() {
 	w.act(true)
 	defer w.act(false)
 	if err := w.router.Engine.Retune(ctx, *p.plan, *p.plan); err != nil {
-		w.d.log("%s: %v", w.config.Name(), err)
+		w.d.trouble("%s: %v", w.config.Name(), err)
 	}
 }
 

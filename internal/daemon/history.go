@@ -185,7 +185,7 @@ func (d *Daemon) writeHistory(ctx context.Context) {
 	}
 	switch {
 	case text != "" && text != a.said:
-		d.log("history: %s; the last day stays in memory, and is written when that is possible again", text)
+		d.trouble("history: %s; the last day stays in memory, and is written when that is possible again", text)
 	case text == "" && a.said != "":
 		d.log("history: written again")
 	}

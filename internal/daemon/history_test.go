@@ -47,7 +47,7 @@ func TestHistory(t *testing.T) {
 		var log strings.Builder
 		step := time.Duration(0)
 		x := linuxTown(t, dir, "history = \"/disk/history.db\"\n"+oneWAN, func(o *Options) {
-			o.Archive, o.Log = disk, &log
+			o.Archive, o.Log, o.Trouble = disk, &log, &log
 			o.Now = func() time.Time { return time.Now().Add(step).Round(0) }
 		})
 		defer func() { x.stop() }()

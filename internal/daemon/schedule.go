@@ -80,7 +80,7 @@ func (d *Daemon) meets(ctx context.Context, a appointment, now time.Time) bool {
 		return false
 	}
 	if err != nil {
-		d.log("%s: schedule: %s: %v", a.WAN, a.Do, err)
+		d.trouble("%s: schedule: %s: %v", a.WAN, a.Do, err)
 	} else {
 		d.log("%s: schedule: %s begins", a.WAN, a.Do)
 	}

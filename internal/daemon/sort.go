@@ -53,7 +53,7 @@ func (w *wan) sort() {
 	ctx, cancel := context.WithCancel(context.Background()) // endSorting ends it
 	x := &sorting{plan: p, cancel: cancel, done: make(chan struct{})}
 	w.sorting = x
-	go x.run(ctx, s, w.router.Here, func(text string) { w.d.log("%s: %s", w.config.Name(), text) })
+	go x.run(ctx, s, w.router.Here, func(text string) { w.d.trouble("%s: %s", w.config.Name(), text) })
 }
 
 // endSorting ends it, and waits until no command of it runs. Flows keep their last

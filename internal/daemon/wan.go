@@ -338,6 +338,12 @@ func (w *wan) report(err error, m apply.Mended) {
 	if errors.Is(err, platform.ErrUnreachable) {
 		w.close()
 	}
+	// A remedy that is a setting is written as the configuration has it.
+	if pre := (*platform.PreconditionError)(nil); errors.As(err, &pre) && pre.Or != nil {
+		pre.Or.Write = func(key, value string) string {
+			return w.config.Syntax().Sets(config.Setting{Key: key, Value: value})
+		}
+	}
 	was := w.why
 	w.why, w.failure = "", err
 	if err != nil {
@@ -365,7 +371,7 @@ func (w *wan) report(err error, m apply.Mended) {
 	}
 	switch {
 	case err != nil && w.why != was:
-		w.d.log("%s: %s", w.config.Name(), w.why)
+		w.d.trouble("%s: %s", w.config.Name(), w.why)
 	case err == nil && mended && first:
 		w.d.log("%s: applied with %d commands", w.config.Name(), len(m.Ran))
 	case err == nil && mended:
@@ -458,7 +464,7 @@ func (w *wan) keepRates(p plan.Plan) (notes []string) {
 	c, err := w.d.rewrite(w.config, settings)
 	if err != nil {
 		note := err.Error()
-		w.d.log("%s: %s", w.config.Name(), note)
+		w.d.trouble("%s: %s", w.config.Name(), note)
 		return []string{note}
 	}
 	w.config = c
@@ -653,7 +659,7 @@ func (w *wan) on(ctx context.Context, from *client, p OnParams) (any, error) {
 	}
 	was := w.keeper.State()
 	if err := w.d.memory.set(w.key, false); err != nil {
-		w.d.log("%s: %v", w.name, err)
+		w.d.trouble("%s: %v", w.name, err)
 	}
 	w.resume(p.Replace)
 	if was == keep.Suspended {
@@ -722,7 +728,7 @@ func (w *wan) stop(ctx context.Context, how config.Stop) error {
 func (w *wan) reload(c config.WAN, entries []config.Entry) {
 	if w.pending != nil {
 		if err := w.undoChange(context.Background(), w.pending, EventReverted, ""); err != nil {
-			w.d.log("%s: %v", w.config.Name(), err)
+			w.d.trouble("%s: %v", w.config.Name(), err)
 		}
 	}
 	again := c.Platform != w.config.Platform
@@ -823,7 +829,7 @@ func (d *Daemon) rewrite(of config.WAN, settings []config.Setting) (config.WAN, 
 		}
 		return c.WANs[i], nil
 	}
-	return of, fmt.Errorf("write the new rates into the configuration: %s no longer has a [[wan]] of %s", d.o.File, of.Name())
+	return of, fmt.Errorf("write the new rates into the configuration: %s no longer has a %s of %s", d.o.File, of.Syntax().Table("wan"), of.Name())
 }
 
 // overwrite gives the configuration file another text, if it is another. The caller

@@ -113,7 +113,7 @@ func (a *App) Handle(ctx context.Context, h *http1.Request) (out http1.Response)
 
 func (a *App) handle(ctx context.Context, h *http1.Request) http1.Response {
 	if !mayBeHost(h.Header["host"], a.o.Names) {
-		return failure(&Error{Code: CodeHost, Text: "this router is not called so; use its address, or add the name to [ui] names"})
+		return failure(&Error{Code: CodeHost, Text: "this router is not called so; use its address, or add it to the names of the page (option names) in the daemon's configuration"})
 	}
 	const api = "/api/"
 	if len(h.Path) < len(api) || h.Path[:len(api)] != api {

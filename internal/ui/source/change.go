@@ -44,7 +44,7 @@ func (s *Source) SetRule(ctx context.Context, r ui.SetRule) (ui.Change, error) {
 		r.WAN = keyOf(settings[0].Router, settings[0].WAN)
 	}
 	if len(settings) == 1 && settings[0].On && !settings[0].Classes && action != daemon.ActionNone {
-		return ui.Change{}, &ui.Error{Code: ui.CodeClasses, Text: "the line has no classes, so no machine can go first or last; they need classes = \"on\""}
+		return ui.Change{}, &ui.Error{Code: ui.CodeClasses, Text: "the line has no classes, so no machine can go first or last; they need the setting classes, on"}
 	}
 	var c daemon.Change
 	err := s.ask(ctx, daemon.MethodChange, r.WAN, daemon.ChangeParams{Machine: r.Address, Action: action, Confirm: waitFor}, &c)
