@@ -85,12 +85,12 @@ func TestDaemonPrint(t *testing.T) {
 	}
 	toml := filepath.Join(t.TempDir(), "unbloat.toml")
 	uci := filepath.Join(t.TempDir(), "unbloat")
-	const text = "[[wan]]\ninterface = \"eth0\"\ndown = \"50 Mbit/s\"\nfollow = false\n"
+	const text = "[[wan]]\ninterface = \"eth0\"\ndown = \"50 Mbit/s\"\nfollow = false\n\n[ui]\nlisten = \"192.168.1.1:7690\"\n"
 	if err := os.WriteFile(toml, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, errs, code := run("--config", toml, "--print", "uci")
-	if code != 0 || out != "config wan\n\toption interface 'eth0'\n\toption down '50 Mbit/s'\n\toption follow '0'\n" {
+	if code != 0 || out != "config wan\n\toption interface 'eth0'\n\toption down '50 Mbit/s'\n\toption follow '0'\n\nconfig ui 'page'\n\toption listen '192.168.1.1:7690'\n" {
 		t.Errorf("exit %d: %q %s", code, out, errs)
 	}
 	if err := os.WriteFile(uci, []byte(out), 0o600); err != nil {

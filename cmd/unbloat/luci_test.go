@@ -232,7 +232,11 @@ func (f *fakeRouter) uci(method string, args json.RawMessage) (int, any) {
 	}
 	switch method {
 	case "get":
-		return 0, map[string]any{"values": map[string]any{"home": home}}
+		page := map[string]string{".type": "ui", ".name": "cfg037b1a", ".anonymous": "true"} // rpcd's name of it
+		if m := regexp.MustCompile(`option listen '([^']*)'`).FindStringSubmatch(string(text)); m != nil {
+			page["listen"] = m[1]
+		}
+		return 0, map[string]any{"values": map[string]any{"home": home, "cfg037b1a": page}}
 	case "set":
 		var a struct {
 			Config, Section string
@@ -299,8 +303,8 @@ func TestLuCI(t *testing.T) {
 	server := httptest.NewServer(router)
 	t.Cleanup(server.Close)
 	type found struct {
-		Errors, Spills, Faint, Unnamed, Before, Kept, Notes, Entered                            []string
-		Title, Refused, Trial, Tried, Undone, Settings, Denied, Still, Stopped, Measured, Ended string
+		Errors, Spills, Faint, Unnamed, Before, Kept, Notes, Entered                                    []string
+		Listen, Title, Refused, Trial, Tried, Undone, Settings, Denied, Still, Stopped, Measured, Ended string
 	}
 	visit := func(options map[string]any) (f found) {
 		t.Helper()
@@ -314,6 +318,9 @@ func TestLuCI(t *testing.T) {
 		}
 		if len(f.Errors)+len(f.Spills)+len(f.Faint)+len(f.Unnamed)+len(f.Notes) > 0 {
 			t.Errorf("the page complains: %q\nis wider than the window: %q\nhas faint text: %q\nhas controls without a name: %q\nsays %q", f.Errors, f.Spills, f.Faint, f.Unnamed, f.Notes)
+		}
+		if !strings.HasPrefix(f.Listen, "127.0.0.1:") {
+			t.Errorf("the page's address is %q, and it has no name in the file", f.Listen)
 		}
 		if !strings.Contains(f.Title, p.wan) || f.Before[1] != "50 Mbit/s" || f.Before[2] == "" || f.Undone != f.Before[0] || f.Tried == f.Before[0] || f.Refused == "" {
 			t.Errorf("%+v", f)

@@ -46,6 +46,7 @@ type openwrtPackage struct {
 	files           []file
 	conffiles       []file
 	matches         string // OpenWrt's processors; "": all
+	removed         string // what a shell does on the router once it is gone; "": nothing
 }
 
 // openwrt makes the packages of a processor: the program that controls, and the one
@@ -73,8 +74,8 @@ func (r *release) openwrt(ctx context.Context, t target) error {
 		}
 		p := openwrtPackage{name: "unbloat", processor: t.arch, matches: processors,
 			summary: "keeps the latency of a line low: plans and applies the shaping, and keeps it in place",
-			// tc, and CAKE with what brings the download to it.
-			depends: []string{"tc", "ip", "kmod-sched-core", "kmod-sched-cake", "kmod-ifb"}}
+			// tc, CAKE with what brings the download to it, and what a change is tried out in first.
+			depends: []string{"tc", "ip", "unshare", "kmod-sched-core", "kmod-sched-cake", "kmod-ifb"}}
 		if part == "measure" {
 			p.name, p.summary, p.depends = "unbloat-measure", "measures how much latency rises when a line is busy, and tunes its shaping", []string{"unbloat"}
 			p.files = []file{{"usr/bin/unbloat-measure", 0o755, text}}
@@ -113,11 +114,22 @@ func openwrtFiles() (files, conffiles []file, err error) {
 
 // luciApp makes the package of LuCI's page.
 func (r *release) luciApp(ctx context.Context) error {
-	files, err := luciFiles()
+	p, err := luciPackage()
 	if err != nil {
 		return err
 	}
-	return r.openwrtPack(ctx, openwrtPackage{name: luci, summary: "LuCI's page of unbloat: how the line is kept, its speeds, on and off", depends: []string{"luci-base", "unbloat"}, files: files})
+	return r.openwrtPack(ctx, p)
+}
+
+// luciPackage is the package of LuCI's page. What makes LuCI look for its pages and its
+// programs again is done when it is gone, as when it comes.
+func luciPackage() (openwrtPackage, error) {
+	files, err := luciFiles()
+	if err != nil {
+		return openwrtPackage{}, err
+	}
+	again, err := os.ReadFile(filepath.Join(openwrtDir, "luci.defaults"))
+	return openwrtPackage{name: luci, summary: "LuCI's page of unbloat: how the line is kept, its speeds, on and off", depends: []string{"luci-base", "unbloat"}, files: files, removed: string(again)}, err
 }
 
 // luciFiles are the files of LuCI's page as a router has them.
@@ -236,6 +248,9 @@ func (p openwrtPackage) scripts(kind string) []file {
 	if kind == kindAPK {
 		out = append(out, file{"postupgrade", 0o755, []byte("#!/bin/sh\nexport PKG_UPGRADE=1\n" + install)})
 	}
+	if p.removed != "" { // rpcd would offer what is gone until the next boot
+		out = append(out, file{"postrm", 0o755, []byte("#!/bin/sh\n[ -z \"${IPKG_INSTROOT}\" ] || exit 0\n" + p.removed)})
+	}
 	if p.matches != "" {
 		text := fmt.Sprintf(`#!/bin/sh
 release="${IPKG_INSTROOT}/etc/openwrt_release"
@@ -267,6 +282,9 @@ func (p openwrtPackage) description(kind, root, version string, files []file) st
 	line("scripts:\n  postinstall: %q\n  preremove: %q", filepath.Join(root, "scripts/postinst"), filepath.Join(root, "scripts/prerm"))
 	if p.matches != "" {
 		line("  preinstall: %q", filepath.Join(root, "scripts/preinst"))
+	}
+	if p.removed != "" {
+		line("  postremove: %q", filepath.Join(root, "scripts/postrm"))
 	}
 	if kind == kindAPK {
 		line("apk:\n  scripts:\n    postupgrade: %q", filepath.Join(root, "scripts/postupgrade"))

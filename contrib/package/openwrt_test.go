@@ -66,7 +66,7 @@ func routerFiles(t *testing.T, name string) (files, control map[string]string) {
 		return untarred(t, []byte(packed["data.tar.gz"])), untarred(t, []byte(packed["control.tar.gz"]))
 	}
 	files, control = packed, map[string]string{}
-	for from, to := range map[string]string{".PKGINFO": "control", ".pre-install": "preinst", ".pre-upgrade": "preupgrade", ".post-install": "postinst", ".post-upgrade": "postupgrade", ".pre-deinstall": "prerm"} {
+	for from, to := range map[string]string{".PKGINFO": "control", ".pre-install": "preinst", ".pre-upgrade": "preupgrade", ".post-install": "postinst", ".post-upgrade": "postupgrade", ".pre-deinstall": "prerm", ".post-deinstall": "postrm"} {
 		if text, ok := files[from]; ok {
 			control[to] = text
 			delete(files, from)
@@ -102,7 +102,7 @@ func holdsOpenWrt(t *testing.T, r release) {
 		says  []string
 		of    string
 	}{
-		"unbloat_1.2.3_" + processor + ".ipk":            {main, []string{"\nPackage: unbloat\n", "\nVersion: 1.2.3\n", "\nDepends: tc, ip, kmod-sched-core"}, "unbloat"},
+		"unbloat_1.2.3_" + processor + ".ipk":            {main, []string{"\nPackage: unbloat\n", "\nVersion: 1.2.3\n", "\nDepends: tc, ip, unshare, kmod-sched-core"}, "unbloat"},
 		"unbloat-measure_1.2.3_" + processor + ".ipk":    {measure, []string{"\nPackage: unbloat-measure\n", "\nDepends: unbloat\n"}, "unbloat-measure"},
 		"luci-app-unbloat_1.2.3_all.ipk":                 {page, []string{"\nPackage: luci-app-unbloat\n", "\nDepends: luci-base, unbloat\n"}, ""},
 		"unbloat-" + processor + "-1.2.3-r0.apk":         {append([]string{"lib/apk/packages/unbloat.conffiles", "lib/apk/packages/unbloat.conffiles_static", "lib/apk/packages/unbloat.list"}, main...), []string{"\npkgname = unbloat\n", "\npkgver = 1.2.3-r0\n", "\ndepend = kmod-sched-cake\n"}, "unbloat"},
@@ -164,6 +164,9 @@ func runsScripts(t *testing.T, shell []string, name string, control map[string]s
 		if out, code := run(script); code != 0 || out != want {
 			t.Errorf("%s: %s: exit code %d, %q, not %q", name, script, code, out, want)
 		}
+	}
+	if _, has := control["postrm"]; has != strings.HasPrefix(pkg, luci) {
+		t.Errorf("%s: a script for when it is gone: %v", name, has)
 	}
 	if of == "" { // it runs everywhere
 		if _, has := control["preinst"]; has {
@@ -239,7 +242,7 @@ func livesWithAPK(t *testing.T, r release) {
 		in = append(in, "--usermode")
 	}
 	add := append(slices.Clone(in), "add", "--initdb")
-	for _, name := range []string{"tc", "ip", "kmod-sched-core", "kmod-sched-cake", "kmod-ifb", "luci-base"} {
+	for _, name := range []string{"tc", "ip", "unshare", "kmod-sched-core", "kmod-sched-cake", "kmod-ifb", "luci-base"} {
 		file := filepath.Join(dir, name+".apk")
 		argv := []string{"mkpkg", "-o", file}
 		for key, value := range map[string]string{"name": name, "version": "1-r0", "arch": "noarch", "description": "x", "license": "x", "origin": "x", "url": "x", "maintainer": "x"} {

@@ -30,6 +30,7 @@ try {
   await page.goto(`${url}?session=admin`);
   await state.waitFor();
   await page.waitForFunction((want) => document.querySelector("p[role=status]").textContent === want, say("The line is shaped.", "Die Leitung wird begrenzt."));
+  found.listen = await page.locator('[id$=".listen"]').inputValue();
   found.title = await page.locator("h3").first().innerText();
   found.before = [await cell(2, 1).innerText(), await cell(2, 2).innerText(), await cell(2, 3).innerText()];
   await look("line");

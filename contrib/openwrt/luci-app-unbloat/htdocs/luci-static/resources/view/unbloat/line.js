@@ -272,7 +272,9 @@ return view.extend({
 		o.value('ptm', _('VDSL (PTM)'));
 		o.value('atm', _('ADSL (ATM)'));
 
-		const page = m.section(form.NamedSection, 'page', 'ui', _('The page of unbloat'), _('For the browsers of your home: how the line is, who uses it, what to change.'));
+		/* The daemon goes by the last section of this type, whatever it is called. */
+		const there = uci.sections('unbloat', 'ui');
+		const page = m.section(form.NamedSection, there.length ? there[there.length - 1]['.name'] : 'page', 'ui', _('The page of unbloat'), _('For the browsers of your home: how the line is, who uses it, what to change.'));
 		page.addremove = true;
 
 		o = page.option(form.Value, 'listen', _('Address and port'), _('Empty: there is no page.'));
