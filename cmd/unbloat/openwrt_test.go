@@ -1,3 +1,5 @@
+//go:build !omit_daemon
+
 package main
 
 import (
@@ -12,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/apply"
+	kept "unbloat/internal/daemon/config"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/fake"
 	"unbloat/internal/platform/openwrt"
@@ -125,4 +128,48 @@ func TestRevertWithoutDaemon(t *testing.T) {
 		t.Errorf("revert of both: %v: %s", err, out)
 	}
 	is("both reverted", start)
+}
+
+// TestMendBesideSQM: where sqm-scripts have taken over the line that was shaped with tc alone, the way
+// back begins with handing it over; what is taken over from them comes back at their next start.
+func TestMendBesideSQM(t *testing.T) {
+	o := newOpenWrt(t)
+	o.keep(t, routerFlags{targetFlags: targetFlags{ownTC: true}}, "wan", 5*unit.MbitPerSecond)
+	o.Files[fake.SQMConfig] = "config queue\n\toption enabled '1'  # again\n\toption interface 'wan'; option upload '4000'\n\toption script 'piece_of_cake.qos'\n\toption qdisc 'cake'\n"
+	if _, said, err := o.Run(t.Context(), []string{"/etc/init.d/sqm", "restart"}, nil); err != nil {
+		t.Fatalf("%s", said)
+	}
+	f := routerFlags{stateDir: o.state}
+	s, err := f.status(t.Context(), o.open(t, f), "", 0)
+	if err != nil || len(s.Drift) != 1 {
+		t.Fatalf("%v %+v", err, s)
+	}
+	mend := s.Drift[0].Mend
+	if strings.Contains(mend, "--replace") || !strings.Contains(mend, "hand it over: uci set 'sqm.@queue[0].enabled=0'; uci commit sqm; /etc/init.d/sqm restart (sqm-scripts shapes it too (section @queue[0]))") {
+		t.Errorf("to mend it: %s", mend)
+	}
+}
+
+// TestWithoutUnshare: OpenWrt has no unshare(1) by default, so the kernel can't be tried. One that takes
+// no rules gets no classes, and is shaped; the others get those that they can have.
+func TestWithoutUnshare(t *testing.T) {
+	for _, c := range []struct {
+		missing  []string
+		up, down bool // classes
+	}{{nil, true, true}, {[]string{"nft"}, false, false}, {[]string{"ctinfo"}, true, false}} {
+		o := newOpenWrt(t)
+		o.Kernel.Missing = c.missing
+		r := o.open(t, routerFlags{targetFlags: targetFlags{ownTC: true}})
+		r.engine.Watchdog = nobody{}
+		p, err := planOf(t.Context(), r, kept.WAN{Interface: "wan", LAN: "lan", Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Classes.Of(false) != nil != c.up || p.Classes.Of(true) != nil != c.down {
+			t.Errorf("without %q: %+v", c.missing, p.Classes)
+		}
+		if _, err := r.engine.Mend(t.Context(), p); err != nil {
+			t.Errorf("without %q it is not shaped: %v", c.missing, err)
+		}
+	}
 }

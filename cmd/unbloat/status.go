@@ -207,6 +207,9 @@ func (f *routerFlags) mend(ctx context.Context, r *router, wan string) string {
 	var foreign *tc.ForeignError
 	var missing *platform.PreconditionError
 	p, err := r.appliedPlan(wan)
+	if err == nil && r.driver.Contends != nil { // nothing holds beside a service that shapes it too
+		err = r.driver.Contends(ctx, r.runner, wan)
+	}
 	if err == nil {
 		_, err = r.engine.Preview(ctx, p)
 	}
@@ -214,7 +217,7 @@ func (f *routerFlags) mend(ctx context.Context, r *router, wan string) string {
 	case errors.As(err, &foreign):
 		again = append(again, "--replace")
 	case errors.As(err, &missing):
-		return fmt.Sprintf("%s; but before that: %s (%s)", command(again...), missing.Remedy, missing.What)
+		return fmt.Sprintf("%s; but before that: %s (%s)", command(again...), missing.Advice(), missing.What)
 	}
 	return command(again...)
 }
