@@ -97,7 +97,7 @@ laws: ## the contract of every platform's driver, with all of its random cases
 bpf: kernel ## the classes as a BPF program: a million packets through it and the table, beside nft in the lab, and on four of Debian's kernels, which it downloads (docs/classes.md)
 	@scripts/debian-kernels || echo "bpf: not all of Debian's kernels are here; those that are missing are SKIPPED"
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 60m -v ./internal/platform/linux/bpf
-	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 20m -v -run '^(TestClassifierByBPFInLab|TestKilledAfterEachCommandBPF)$$' ./internal/platform/linux ./internal/apply
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 20m -v -run '^(TestClassifierByBPFInLab|TestKilledAfterEachCommandBPF|TestKilledAfterEachCommandBPFLong)$$' ./internal/platform/linux ./internal/apply
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 90m -v -run '^TestBPFBesideNFT$$' ./internal/lab
 
 .PHONY: following

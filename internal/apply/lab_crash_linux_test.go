@@ -3,9 +3,10 @@ package apply_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,7 +26,21 @@ import (
 	"unbloat/unit"
 )
 
-// These tests run on a real kernel, as root on the emulated home's router.
+// These tests run on a real kernel, as root on the emulated home's router, in two
+// guests. Each leaves the router as it found it.
+
+// killedInLab says that a test which kills the applying process runs in the guest.
+func killedInLab(t *testing.T) bool {
+	t.Helper()
+	return labtest.Inside(t, labtest.Options{With: "TestKilledAfterEachCommandCake|TestKilledAfterEachCommandHTB|TestKilledAfterEachCommandBPF|TestKilledTuner"})
+}
+
+// routerInLab says that a test of another kind does.
+func routerInLab(t *testing.T) bool {
+	t.Helper()
+	return labtest.Inside(t, labtest.Options{With: "TestUnreadProgramsStay|TestForeignShaper|TestTwiceRunsNothing|TestRefusals|TestMissingModule|" +
+		"TestLongName|TestDeadlineAndPersist|TestRevertWithoutJournal|TestWatchdog|TestRetuneInPlace"})
+}
 
 // engineIn returns an engine whose watchdog is the real program.
 func engineIn(dir string, r platform.Runner) *apply.Engine {
@@ -58,39 +73,43 @@ func bpfPlan(t testing.TB, down, up unit.Rate) plan.Plan {
 	return p
 }
 
-var volatile = regexp.MustCompile(`"(index|ref|bind|refcnt|installed|last_used)":\d+,?|\b(id|load_time|btf_id) \d+|class cake .*\n`) // CAKE lists a class for each flow that waits
+var volatile = regexp.MustCompile(`"(index|ref|bind|refcnt|installed|last_used)":\d+,?|\b(id|load_time|btf_id|refcnt) \d+|class cake .*\n`) // CAKE lists a class for each flow that waits
 
-// fullState returns everything that a change could leave behind, as the tools
-// print it.
+// fullState returns everything that a change could leave behind, as the tools print
+// it. Each tool is started once, since a start costs more than what it prints.
 func fullState(t testing.TB) string {
 	t.Helper()
 	var out strings.Builder
-	run := func(argv ...string) []byte {
-		b, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
+	run := func(stdin string, argv ...string) {
+		c := exec.Command(argv[0], argv[1:]...)
+		c.Stdin = strings.NewReader(stdin)
+		b, err := c.CombinedOutput()
 		if err != nil {
-			t.Fatalf("%v: %v\n%s", argv, err, b)
+			t.Fatalf("%v: %v\n%s%s", argv, err, stdin, b)
 		}
 		fmt.Fprintf(&out, "$ %s\n%s\n", strings.Join(argv, " "), volatile.ReplaceAll(b, nil))
-		return b
 	}
-	var links []struct {
-		Name string `json:"ifname"`
+	links, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
 	}
-	b, err := exec.Command("ip", "-j", "link").Output()
-	if err != nil || json.Unmarshal(b, &links) != nil {
-		t.Fatalf("list links: %v", err)
-	}
+	shaping := "qdisc show\n"
 	for _, l := range links {
-		run("ip", "-j", "-d", "link", "show", "dev", l.Name)
-		run("tc", "-j", "-d", "qdisc", "show", "dev", l.Name)
-		run("tc", "-d", "class", "show", "dev", l.Name)
-		run("tc", "-d", "filter", "show", "dev", l.Name)
-		run("tc", "-d", "filter", "show", "dev", l.Name, "ingress")
-		run("ethtool", "-k", l.Name)
+		shaping += fmt.Sprintf("class show dev %[1]s\nfilter show dev %[1]s\nfilter show dev %[1]s ingress\n", l.Name)
 	}
-	run("nft", "list", "ruleset")
-	run("ip", "-j", "route")
-	run("sh", "-c", "find /sys/fs/bpf -mindepth 2 | sort")
+	run("link show\nroute show\n", "ip", "-j", "-d", "-batch", "-")
+	run(shaping, "tc", "-d", "-batch", "-")
+	run("", "ethtool", "-k", "*") // of all links
+	run("", "nft", "list", "ruleset")
+	err = filepath.WalkDir("/sys/fs/bpf", func(path string, _ fs.DirEntry, err error) error {
+		if !errors.Is(err, fs.ErrNotExist) { // unlike a file that is being removed
+			fmt.Fprintln(&out, path, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return out.String()
 }
 
@@ -168,14 +187,24 @@ func TestCrashHelper(t *testing.T) {
 // crashEverywhere kills the applying process after each command in turn, until
 // one run succeeds. After each kill the old state must return.
 func crashEverywhere(t *testing.T, aqm plan.AQM, which, replace string) {
-	crashAfter(t, aqm, which, replace, func(string) {})
+	crashAfter(t, aqm, which, replace, 1, func(string) {})
 }
 
-// crashAfter is crashEverywhere after an earlier change, of which the directory is told.
-func crashAfter(t *testing.T, aqm plan.AQM, which, replace string, earlier func(dir string)) {
+// bySteps is every third command by day, beginning with another one each time; at night
+// it is each.
+func bySteps() int {
+	if labtest.Long() {
+		return 1
+	}
+	return 3
+}
+
+// crashAfter is crashEverywhere after an earlier change, of which the directory is told,
+// and behind one command of so many.
+func crashAfter(t *testing.T, aqm plan.AQM, which, replace string, of int, earlier func(dir string)) {
 	earlier(t.TempDir())
 	before := fullState(t)
-	for n := 1; ; n++ {
+	for n := 1 + int(labtest.Seed(t)%uint64(of)); ; n += of {
 		dir := t.TempDir()
 		earlier(dir)
 		cmd := exec.Command(os.Args[0], "-test.run", "^TestCrashHelper$", "-test.v")
@@ -189,7 +218,7 @@ func crashAfter(t *testing.T, aqm plan.AQM, which, replace string, earlier func(
 		waitWatchdog(t, dir)
 		sameState(t, fmt.Sprintf("%s: killed after command %d", aqm, n), before, fullState(t))
 		if through {
-			t.Logf("%s: the old state came back after kill -9 behind each of %d commands (%s), and after the deadline", aqm, n-1, which)
+			t.Logf("%s: the old state came back after kill -9 behind every command, or one in %d, of %d (%s), and after the deadline", aqm, of, n-1, which)
 			return
 		}
 	}
@@ -205,18 +234,32 @@ func waitWatchdog(t testing.TB, dir string) {
 	t.Fatalf("the watchdog has not closed its journal after 15 s; its log: %s", log)
 }
 
+// At night it is killed after commands that only read, too.
 func TestKilledAfterEachCommandCake(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !killedInLab(t) {
 		return
 	}
-	crashEverywhere(t, plan.CAKE, "all", "-")
+	which := "changes"
+	if labtest.Long() {
+		which = "all"
+	}
+	crashEverywhere(t, plan.CAKE, which, "-")
 }
 
-// With a BPF program: over nothing, over an earlier plan with a program, which the
-// undo loads again if it is recorded, and keeps if it is not; from there to nftables,
-// and from nftables to a program. Each has a guest of its own.
 func TestKilledAfterEachCommandBPF(t *testing.T) {
-	long := os.Getenv("UNBLOAT_LONG")
+	if !killedInLab(t) {
+		return
+	}
+	crashAfter(t, plan.CAKE, "changes", "bpf", bySteps(), func(string) {})
+}
+
+// Over an earlier plan with a BPF program, which the undo loads again if it is recorded,
+// and keeps if it is not; from there to nftables, and from nftables to a program. Each
+// has a guest of its own.
+func TestKilledAfterEachCommandBPFLong(t *testing.T) {
+	if !labtest.Long() {
+		t.Skip("SKIPPED: it boots four guests; with UNBLOAT_LONG=1, as in `make bpf`, it runs")
+	}
 	earlier := func(classifier string) func(dir string) {
 		return func(dir string) {
 			runUnbloat(t, 0, "apply", "--wan", "wan", "--lan", "lan", "--aqm", "cake", "--shape-down", "10mbit", "--shape-up", "2mbit", "--classifier", classifier, "--yes", "--state-dir", dir, "--root", dir)
@@ -227,21 +270,13 @@ func TestKilledAfterEachCommandBPF(t *testing.T) {
 		before   string // the classifier of an earlier plan
 		recorded bool   // it is in the directory of the one that is undone
 	}{
-		{name: "over_nothing", to: "bpf"},
 		{name: "over_program_of_another", to: "bpf", before: "bpf"},
 		{name: "over_program", to: "bpf", before: "bpf", recorded: true},
 		{name: "from_program_to_nft", to: "-", before: "bpf", recorded: true},
 		{name: "from_nft_to_program", to: "bpf", before: "nft", recorded: true},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			if x.before != "" && long == "" {
-				t.Skip("SKIPPED: it boots another guest; with UNBLOAT_LONG=1 it runs")
-			}
-			if !labtest.Inside(t, labtest.Options{Env: []string{"UNBLOAT_LONG=" + long}}) {
-				return
-			}
-			if x.before == "" {
-				crashEverywhere(t, plan.CAKE, "changes", x.to)
+			if !labtest.Inside(t, labtest.Options{}) {
 				return
 			}
 			before := earlier(x.before)
@@ -253,7 +288,7 @@ func TestKilledAfterEachCommandBPF(t *testing.T) {
 			if !x.recorded {
 				before = func(string) {}
 			}
-			crashAfter(t, plan.CAKE, "changes", x.to, before)
+			crashAfter(t, plan.CAKE, "changes", x.to, 1, before)
 		})
 	}
 }
@@ -261,7 +296,7 @@ func TestKilledAfterEachCommandBPF(t *testing.T) {
 // Programs that can't be read, as by an unbloat beside the router which has none of
 // its own in its PATH, could not be attached again: nothing replaces them.
 func TestUnreadProgramsStay(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !routerInLab(t) {
 		return
 	}
 	dir := t.TempDir()
@@ -284,10 +319,11 @@ func TestUnreadProgramsStay(t *testing.T) {
 	}
 	tr.Close()
 	sameState(t, "undone", before, fullState(t))
+	runUnbloat(t, 0, "revert", "--state-dir", dir, "--root", dir)
 }
 
 func TestKilledAfterEachCommandHTB(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !killedInLab(t) {
 		return
 	}
 	crashEverywhere(t, plan.FQCoDel, "changes", "-")
@@ -316,10 +352,18 @@ func foreignShaper(t testing.TB) {
 }
 
 func TestForeignShaper(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !routerInLab(t) {
 		return
 	}
 	foreignShaper(t)
+	defer func() {
+		for _, c := range []string{"tc qdisc del dev wan root", "tc qdisc del dev wan ingress"} {
+			argv := strings.Fields(c)
+			if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s", c, err, out)
+			}
+		}
+	}()
 	before := fullState(t)
 	dir := t.TempDir()
 	unbloat := func(want int, args ...string) string {
@@ -338,7 +382,7 @@ func TestForeignShaper(t *testing.T) {
 	unbloat(0, "apply", "--wan", "wan", "--lan", "lan", "--shape-down", "21mbit", "--shape-up", "4mbit", "--yes")
 	t.Log(unbloat(0, "revert"))
 	sameState(t, "after the revert", before, fullState(t))
-	crashEverywhere(t, plan.CAKE, "changes", "replace")
+	crashAfter(t, plan.CAKE, "changes", "replace", bySteps(), func(string) {})
 	// A shaper that cannot be restored is named and refused, and nothing is
 	// changed.
 	if b, err := exec.Command("tc", "filter", "add", "dev", "wan", "parent", "1:", "protocol", "ip", "prio", "9", "u32", "match", "ip", "dport", "80", "0xffff",
@@ -378,12 +422,16 @@ func (c *counter) Run(ctx context.Context, argv []string, stdin []byte) ([]byte,
 }
 
 func TestTwiceRunsNothing(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !routerInLab(t) {
 		return
 	}
 	before := fullState(t)
 	for _, aqm := range []plan.AQM{plan.CAKE, plan.FQCoDel, plan.FIFO} {
-		for _, up := range []unit.Rate{950 * unit.KbitPerSecond, 950_001, 9_123_456, 2_345_678_901} {
+		rates := []unit.Rate{950_001, 2_345_678_901}
+		if labtest.Long() {
+			rates = append(rates, 950*unit.KbitPerSecond, 9_123_456)
+		}
+		for _, up := range rates {
 			r := &counter{}
 			e := engineIn(t.TempDir(), r)
 			p := labPlan(t, aqm, 10*up, up)

@@ -27,11 +27,12 @@ func ip(t testing.TB, args ...string) {
 // TestRefusals: each missing precondition is named with its remedy and has its
 // exit code, and nothing is changed.
 func TestRefusals(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !routerInLab(t) {
 		return
 	}
 	dir := t.TempDir()
 	ip(t, "link", "add", "downif", "type", "dummy")
+	defer ip(t, "link", "del", "downif")
 	bad := labPlan(t, plan.CAKE, 20*unit.MbitPerSecond, 4*unit.MbitPerSecond)
 	file := func(name string, change func(p *plan.Plan)) string {
 		p := bad
@@ -109,7 +110,7 @@ func wantExit(t testing.TB, cmd *exec.Cmd, code int, says string) {
 // TestMissingModule uses a tc that lacks a kind of qdisc, since the lab's
 // kernel has all of them.
 func TestMissingModule(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !routerInLab(t) {
 		return
 	}
 	dir := t.TempDir()
@@ -148,17 +149,18 @@ func TestMissingModule(t *testing.T) {
 
 // TestLongName shapes an interface whose name leaves no room for "ifb4".
 func TestLongName(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !routerInLab(t) {
 		return
 	}
 	const name = "exactly15bytes_"
 	ip(t, "link", "add", name, "type", "veth", "peer", "name", "other")
+	defer ip(t, "link", "del", name)
 	ip(t, "link", "set", name, "up")
 	ip(t, "link", "set", "other", "up")
 	before := fullState(t)
 	dir := t.TempDir()
 	runUnbloat(t, 0, "apply", "--wan", name, "--shape-down", "20mbit", "--shape-up", "4mbit", "--yes", "--state-dir", dir)
-	if s := fullState(t); strings.Count(s, "$ tc -j -d qdisc show dev ifb-") != 1 {
+	if s := fullState(t); strings.Count(s, `"ifname":"ifb-`) != 1 {
 		t.Error("there is no ifb with a hashed name")
 	}
 	runUnbloat(t, 0, "revert", "--state-dir", dir, "--root", dir)
@@ -179,7 +181,7 @@ func onRouter(t *testing.T) (before, dir string, run func(code int, args ...stri
 // TestDeadlineAndPersist: the deadline passes, a confirmed change stays, --persist
 // makes it last, and revert takes everything away.
 func TestDeadlineAndPersist(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !routerInLab(t) {
 		return
 	}
 	before, dir, run := onRouter(t)
@@ -242,7 +244,7 @@ func TestDeadlineAndPersist(t *testing.T) {
 
 // TestRevertWithoutJournal: qdiscs with our handles are found and removed.
 func TestRevertWithoutJournal(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !routerInLab(t) {
 		return
 	}
 	before, dir, run := onRouter(t)
@@ -280,7 +282,7 @@ func watchdogOf(t testing.TB, dir string) int {
 // TestWatchdog: neither closing the terminal nor an interrupt stops it. If it
 // is killed, the next command undoes the change.
 func TestWatchdog(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !routerInLab(t) {
 		return
 	}
 	before, dir, run := onRouter(t)

@@ -26,13 +26,22 @@ import (
 // retuned. The packets are ECN-capable (ECT), so that CAKE marks instead of
 // dropping them.
 const (
-	loadEnv    = "UNBLOAT_TEST_LOAD" // "send" or "receive"
-	loadAddr   = lab.ServerAddr + ":9999"
-	loadBurst  = 15
-	loadBytes  = 1000
-	loadPause  = 50 * time.Millisecond
-	loadRounds = 120
+	loadEnv   = "UNBLOAT_TEST_LOAD" // "send" or "receive"
+	loadAddr  = lab.ServerAddr + ":9999"
+	loadBurst = 15
+	loadBytes = 1000
+	loadPause = 50 * time.Millisecond
 )
+
+// retunes is how many retunes there are, and loadRounds how many bursts meanwhile.
+func retunes() int {
+	if labtest.Long() {
+		return 100
+	}
+	return 30
+}
+
+func loadRounds() int { return retunes() * 6 / 5 }
 
 // TestLoadHelper sends or receives the load, as a child of TestRetuneInPlace.
 func TestLoadHelper(t *testing.T) {
@@ -51,7 +60,7 @@ func TestLoadHelper(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := make([]byte, loadBytes)
-		for i := range loadRounds {
+		for i := range loadRounds() {
 			for k := range loadBurst {
 				binary.BigEndian.PutUint32(b, uint32(i*loadBurst+k))
 				if _, err := c.Write(b); err != nil {
@@ -68,7 +77,7 @@ func TestLoadHelper(t *testing.T) {
 		fmt.Println("LISTENING")
 		seen := map[uint32]bool{}
 		b := make([]byte, 2000)
-		for len(seen) < loadBurst*loadRounds {
+		for len(seen) < loadBurst*loadRounds() {
 			_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
 			if _, _, err := c.ReadFrom(b); err != nil {
 				break
@@ -106,7 +115,7 @@ func cakeCounters(t *testing.T) tc.Counters {
 }
 
 func TestRetuneInPlace(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !routerInLab(t) {
 		return
 	}
 	r := &counter{}
@@ -123,7 +132,7 @@ func TestRetuneInPlace(t *testing.T) {
 	time.Sleep(2 * time.Second) // the modem's bridge starts forwarding a second after boot
 	tx, said := startLoad(t, t.Context(), "home1", "send")
 	backlog := false
-	for i := range 100 {
+	for i := range retunes() {
 		rate := 4*unit.MbitPerSecond + unit.Rate(i%7)*100*unit.KbitPerSecond
 		if i%7 == 0 {
 			rate += 50 * unit.KbitPerSecond // different from the previous rate
@@ -132,7 +141,7 @@ func TestRetuneInPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 		backlog = backlog || cakeCounters(t).BacklogPkts > 0
-		time.Sleep(loadPause * loadRounds / 110)
+		time.Sleep(loadPause)
 	}
 	if err := tx.Wait(); err != nil {
 		t.Fatalf("send: %v: %s", err, said)
@@ -140,8 +149,8 @@ func TestRetuneInPlace(t *testing.T) {
 	if err := rx.Wait(); err != nil {
 		t.Fatalf("receive: %v: %s", err, heard)
 	}
-	if want := fmt.Sprintf("RECEIVED %d\n", loadBurst*loadRounds); !strings.Contains(heard.String(), want) {
-		t.Errorf("under 100 retunes the server heard %q, not %q", heard, want)
+	if want := fmt.Sprintf("RECEIVED %d\n", loadBurst*loadRounds()); !strings.Contains(heard.String(), want) {
+		t.Errorf("under %d retunes the server heard %q, not %q", retunes(), heard, want)
 	}
 	if !backlog {
 		t.Error("no backlog was ever seen: the load proves nothing")
@@ -149,8 +158,8 @@ func TestRetuneInPlace(t *testing.T) {
 	if c := cakeCounters(t); c.Drops != 0 {
 		t.Errorf("CAKE itself counts %d drops", c.Drops)
 	}
-	if len(r.ran) != 100 {
-		t.Errorf("100 retunes ran %d commands", len(r.ran))
+	if len(r.ran) != retunes() {
+		t.Errorf("%d retunes ran %d commands", retunes(), len(r.ran))
 	}
 	for _, c := range r.ran {
 		if !strings.HasPrefix(c, "tc qdisc change dev wan root handle b10a: cake ") {
@@ -169,7 +178,7 @@ func TestKilledTuner(t *testing.T) {
 		tuner(t, dir)
 		return
 	}
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !killedInLab(t) {
 		return
 	}
 	before := fullState(t)

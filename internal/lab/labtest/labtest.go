@@ -12,10 +12,13 @@ package labtest
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,7 +37,15 @@ type Options struct {
 	Server   bool               // start `unbloat serve` on the server
 	Env      []string           // added to the test's environment in the guest
 	Seed     uint64             // added to Seed
+
+	// With is a pattern of test names, as in "TestA|TestB": these tests have one guest
+	// together, which saves its boot. Each leaves the home as it found it.
+	With string
 }
+
+// Long says that the long form of tests was asked for, as `make test-long` does: more
+// cases and longer runs. It is the same in the guest.
+func Long() bool { return os.Getenv("UNBLOAT_LONG") != "" }
 
 // insideEnv marks the test binary that runs in the guest; its value is the path
 // of the unbloat binary there.
@@ -50,6 +61,15 @@ func Home() *scenario.Scenario {
 		},
 		Cases: []scenario.Case{{Name: "test", Router: scenario.Router{Mode: scenario.ModeNone}}},
 	}
+}
+
+// Narrow is Home with a third of the packets, since a guest's time on the processor goes
+// with them: 10/2 Mbit/s. Its queues hold as many seconds.
+func Narrow() *scenario.Scenario {
+	s := Home()
+	s.Line.Down, s.Line.Up = 10*unit.MbitPerSecond, 2*unit.MbitPerSecond
+	s.Line.BufferDown, s.Line.BufferUp = 833*unit.KB, 240*unit.KB
+	return s
 }
 
 // Inside reports whether the test runs in the guest. Outside, it boots a guest
@@ -68,6 +88,28 @@ func Output(t *testing.T, o Options) (output string, inside bool) {
 		return "", true
 	}
 	kernel := NeedKernel(t)
+	if o.With == "" {
+		output = boot(t, kernel, o, t.Name())
+	} else {
+		output = together(t, kernel, o)
+	}
+	switch {
+	case strings.Contains(output, "--- FAIL: "+t.Name()+" "):
+		t.Fatalf("failed in the guest:\n%s", output)
+	case strings.Contains(output, "--- SKIP: "+t.Name()+" "):
+		t.Skip("SKIPPED in the guest; its output says why")
+	case !strings.Contains(output, "--- PASS: "+t.Name()+" "):
+		t.Fatalf("the guest did not run %s to its end:\n%s", t.Name(), output)
+	}
+	if testing.Verbose() {
+		t.Log(output)
+	}
+	return output, false
+}
+
+// boot boots a guest that runs tests, and returns what they printed.
+func boot(t *testing.T, kernel lab.Kernel, o Options, tests string) string {
+	t.Helper()
 	if o.Node == "" {
 		o.Node = lab.NodeRouter
 	}
@@ -82,11 +124,12 @@ func Output(t *testing.T, o Options) (output string, inside bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	env := []string{insideEnv + "=" + lab.GuestBinary, "UNBLOAT_SEED=" + os.Getenv("UNBLOAT_SEED"), "UNBLOAT_LONG=" + os.Getenv("UNBLOAT_LONG")}
 	g := lab.Guest{
 		Engine: kernel.Engine, Scenario: o.Scenario, Case: o.Scenario.Cases[0].Name, Node: o.Node, Server: o.Server, Seed: o.Seed + Seed(t),
 		Binary: Binary(t), Dir: dir,
-		Command: []string{self, "-test.run", "^" + t.Name() + "$", "-test.v", "-test.count=1"},
-		Env:     append([]string{insideEnv + "=" + lab.GuestBinary}, o.Env...),
+		Command: []string{self, "-test.run", "^(" + tests + ")$", "-test.v", "-test.count=1"},
+		Env:     append(env, o.Env...),
 	}
 	// A guest that hangs is ended by Boot; the wait for a processor has no bound.
 	r, wall, err := lab.Boot(t.Context(), kernel, g, nil)
@@ -94,18 +137,43 @@ func Output(t *testing.T, o Options) (output string, inside bool) {
 		t.Fatal(err)
 	}
 	c := r.Commands[0]
-	if c.ExitCode != 0 || testing.Verbose() {
-		t.Logf("in the guest (%.1f s of its time in %.1f s):\n%s", r.VirtualSeconds, wall.Seconds(), c.Output)
+	t.Logf("in the guest: %.1f s of its time in %.1f s, %.1f s of a processor, exit code %d", r.VirtualSeconds, wall.Seconds(), r.ProcessorSeconds, c.ExitCode)
+	return c.Output
+}
+
+// guests holds what shared guests have printed that no test has asked for yet.
+var guests struct {
+	sync.Mutex
+	printed map[string]string // by test
+}
+
+// together returns what this test printed in the guest that it has with others, which
+// the first of them boots.
+func together(t *testing.T, kernel lab.Kernel, o Options) string {
+	t.Helper()
+	guests.Lock()
+	defer guests.Unlock()
+	if _, ok := guests.printed[t.Name()]; !ok {
+		wanted := flag.Lookup("test.run").Value.String()
+		first, _, _ := strings.Cut(wanted, "/")
+		asked, err := regexp.Compile(first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := slices.DeleteFunc(strings.Split(o.With, "|"), func(n string) bool { return n != t.Name() && !asked.MatchString(n) })
+		output := boot(t, kernel, o, strings.Join(names, "|"))
+		guests.printed = map[string]string{}
+		for _, name := range names {
+			_, mine, _ := strings.Cut(output, "=== RUN   "+name+"\n")
+			for _, other := range names { // up to the next one, or to the end of a guest that broke off
+				mine, _, _ = strings.Cut(mine, "=== RUN   "+other+"\n")
+			}
+			guests.printed[name] = mine
+		}
 	}
-	switch {
-	case c.ExitCode != 0:
-		t.Fatalf("failed in the guest with exit code %d", c.ExitCode)
-	case strings.Contains(c.Output, "--- SKIP"):
-		t.Skip("SKIPPED in the guest; its output says why")
-	case !strings.Contains(c.Output, "--- PASS: "+t.Name()):
-		t.Fatalf("the guest did not run %s:\n%s", t.Name(), c.Output)
-	}
-	return c.Output, false
+	output := guests.printed[t.Name()]
+	delete(guests.printed, t.Name())
+	return output
 }
 
 // NeedKernel returns the virtual engine's kernel. With -short, or where there is
@@ -150,14 +218,14 @@ func In(ctx context.Context, node string, argv ...string) *exec.Cmd {
 // already what would be linked.
 func Binary(t testing.TB) string {
 	t.Helper()
-	path, err := build()
+	path, err := built()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return path
 }
 
-var build = sync.OnceValues(func() (string, error) {
+var built = sync.OnceValues(func() (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
