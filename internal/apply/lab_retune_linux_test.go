@@ -38,7 +38,7 @@ func retunes() int {
 	if labtest.Long() {
 		return 100
 	}
-	return 30
+	return 10
 }
 
 func loadRounds() int { return retunes() * 6 / 5 }

@@ -3,6 +3,7 @@ package apply_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"os"
 	"slices"
 	"strconv"
@@ -34,6 +35,19 @@ func fakeEngine(t interface{ Fatal(...any) }, k *linuxfake.Kernel) *apply.Engine
 	e := &apply.Engine{Backend: &linux.Backend{Runner: k, Replace: true}, Runner: k, Dir: dir}
 	e.StubWatchdog(func(string, string) error { return nil })
 	return e
+}
+
+// check runs a law for 40 random cases, new ones each time, or with UNBLOAT_LONG=1 for the
+// number in -rapid.checks, which is 100 by default.
+func check(t *testing.T, law func(t *rapid.T)) {
+	t.Helper()
+	if checks := flag.Lookup("rapid.checks"); os.Getenv("UNBLOAT_LONG") == "" && checks.Value.String() == checks.DefValue {
+		if err := checks.Value.Set("40"); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = checks.Value.Set(checks.DefValue) }()
+	}
+	rapid.Check(t, law)
 }
 
 // anyPlan draws a plan that Linux can apply.
@@ -91,7 +105,7 @@ func begin(t *rapid.T, e *apply.Engine, p plan.Plan) {
 // TestLaws: applying B after A equals applying B; applying twice equals once;
 // revert restores the origin.
 func TestLaws(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	check(t, func(t *rapid.T) {
 		k, direct := linuxfake.New(), linuxfake.New()
 		maybeForeign(t, k)
 		start := k.Text()
@@ -126,7 +140,7 @@ func TestLaws(t *testing.T) {
 // effect, and lets commands of the undo fail too. The old state must return
 // every time.
 func TestFailureEverywhere(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	check(t, func(t *rapid.T) {
 		k := linuxfake.New()
 		maybeForeign(t, k)
 		start := k.Text()
@@ -189,7 +203,7 @@ func (d *dies) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []
 // TestRecovery: a process and its watchdog die after any command. The next
 // command finds the journal and first undoes the change.
 func TestRecovery(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	check(t, func(t *rapid.T) {
 		k := linuxfake.New()
 		maybeForeign(t, k)
 		start := k.Text()

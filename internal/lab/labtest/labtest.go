@@ -162,7 +162,9 @@ func together(t *testing.T, kernel lab.Kernel, o Options) string {
 		}
 		names := slices.DeleteFunc(strings.Split(o.With, "|"), func(n string) bool { return n != t.Name() && !asked.MatchString(n) })
 		output := boot(t, kernel, o, strings.Join(names, "|"))
-		guests.printed = map[string]string{}
+		if guests.printed == nil {
+			guests.printed = map[string]string{}
+		}
 		for _, name := range names {
 			_, mine, _ := strings.Cut(output, "=== RUN   "+name+"\n")
 			for _, other := range names { // up to the next one, or to the end of a guest that broke off
