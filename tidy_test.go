@@ -104,17 +104,18 @@ func below() map[string][]string {
 		"internal/visitor":       {},
 		"internal/measure":       {"unit", "internal/probe", "internal/netio", "internal/reason", "internal/verdict"},
 		"internal/protocol":      {"unit", "internal/probe", "internal/netio", "internal/verdict", "internal/measure", "internal/protocol"},
-		"internal/platform":      {"unit", "aqm", "internal/reason", "internal/classify", "internal/flows", "internal/plan", "internal/lang", "internal/platform", "internal/platform/clearos/fake", "internal/platform/openwrt/fake"},
-		"internal/apply":         {"unit", "internal/reason", "internal/plan", "internal/platform", "internal/apply"},
+		"internal/platform":      {"unit", "aqm", "internal/reason", "internal/classify", "internal/flows", "internal/plan", "internal/lang", "internal/trusted", "internal/platform", "internal/platform/clearos/fake", "internal/platform/openwrt/fake"},
+		"internal/apply":         {"unit", "internal/reason", "internal/plan", "internal/trusted", "internal/platform", "internal/apply"},
 		"internal/daemon/keep":   {},
 		"internal/daemon/config": {"unit", "internal/plan", "internal/lang/uci"},
-		"internal/daemon":        {"unit", "internal/door", "internal/reason", "internal/classify", "internal/metrics", "internal/plan", "internal/lang", "internal/platform", "internal/apply", "internal/daemon"},
+		"internal/daemon":        {"unit", "internal/door", "internal/reason", "internal/classify", "internal/metrics", "internal/plan", "internal/lang", "internal/platform", "internal/apply", "internal/daemon", "internal/trusted"},
 		"internal/path":          {"unit", "internal/reason", "internal/verdict", "internal/probe", "internal/path", "internal/measure", "internal/netio"},
 		"internal/result":        {"internal/reason", "internal/verdict", "internal/path"},
 		"internal/report":        {"unit", "internal/reason", "internal/plan", "internal/verdict", "internal/path", "internal/result", "internal/report"},
 		"internal/live":          {"unit", "internal/reason", "internal/verdict", "internal/measure", "internal/tune", "internal/path"},
 		"internal/screen":        {"internal/live", "internal/screen"},
 		"internal/manual":        {},
+		"internal/trusted":       {},
 	}
 }
 
