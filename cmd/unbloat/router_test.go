@@ -29,7 +29,7 @@ type laptop struct {
 	t     *testing.T
 	flags []string
 	state string
-	tmp   string       // what the router with a shell has as its /tmp
+	runs  string       // what the router with a shell has as its /run
 	said  bytes.Buffer // everything that was printed
 
 	mu     sync.Mutex
@@ -254,11 +254,11 @@ func (l *laptop) withShell() (address string) {
 			l.t.Fatal(err)
 		}
 	}
-	l.tmp = filepath.Join(dir, "tmp")
-	if err := os.Mkdir(l.tmp, 0o755); err != nil {
+	l.runs = filepath.Join(dir, "run")
+	if err := os.Mkdir(l.runs, 0o755); err != nil {
 		l.t.Fatal(err)
 	}
-	argv := labtest.OwnTmp(l.tmp, dir, sshd, "-D", "-f", filepath.Join(dir, "config"))
+	argv := labtest.Own("/run", l.runs, []string{"/run/sshd"}, sshd, "-D", "-f", filepath.Join(dir, "config"))
 	cmd := exec.Command(argv[0], argv[1:]...)
 	if err := cmd.Start(); err != nil {
 		l.t.Fatal(err)
@@ -295,7 +295,7 @@ func TestOPNsenseWatchdog(t *testing.T) {
 	l.run(exitDone, "undone in 40s", append([]string{"apply", "--confirm", "40s", "--watchdog", watchdog}, rates...)...)
 	kept := l.text()
 	l.run(exitDone, "Kept", "confirm")
-	if left, _ := filepath.Glob(l.tmp + "/unbloat-watchdog-*"); len(left) > 0 {
+	if left, _ := filepath.Glob(l.runs + "/unbloat-watchdog-*"); len(left) > 0 {
 		t.Errorf("watchdogs are left: %v", left)
 	}
 	if l.text() != kept || kept == start {

@@ -73,7 +73,7 @@ func TestMain(m *testing.M) {
 func act(socket string) int {
 	argv := append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...)
 	if slices.ContainsFunc(argv, func(a string) bool { return strings.Contains(a, "/unbloat-watchdog-") }) {
-		return pass(argv) // the watchdog's own files are real
+		return pass(argv) // the watchdog's own files, and watchdogFolder, are real
 	}
 	c := call{Argv: argv}
 	c.Stdin, _ = io.ReadAll(os.Stdin)
@@ -191,11 +191,12 @@ func (p fakeRouter) addSystem() []string {
 		return fake.Tool{Run: func([]string, []byte) (string, error) { return text + "\n", nil }}
 	}
 	p.machine.Tools["uname"], p.machine.Tools["id"] = say(p.uname), say("0")
-	p.machine.Tools["ls"] = fake.Tool{Run: func(args []string, _ []byte) (string, error) {
+	list := p.machine.Tools["ls"]
+	p.machine.Tools["ls"] = fake.Tool{Run: func(args []string, in []byte) (string, error) {
 		if slices.Contains(p.marks, args[len(args)-1]) {
 			return args[len(args)-1], nil
 		}
-		return "", errors.New("ls: No such file or directory")
+		return list.Run(args, in)
 	}}
 	var names []string
 	for name := range p.machine.Tools {
@@ -229,7 +230,7 @@ func staged(t *testing.T, p fakeRouter) (*server, string) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	paths := p.byPath()
 	newStage(t, dir, p.addSystem(), p.machine, p.lock)
-	s := startServerIn(t, paths, dir, "SetEnv "+stageEnv+"="+dir+"/stage SHLVL=2 PATH="+dir+"/bin:/usr/bin:/bin")
+	s := startServerBy(t, inNamespace(t, paths, dir), "SetEnv "+stageEnv+"="+dir+"/stage SHLVL=2 PATH="+dir+"/bin:/usr/bin:/bin")
 	s.options.Path = dir + "/bin:/usr/bin:/bin"
 	return s, dir
 }

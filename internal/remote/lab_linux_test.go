@@ -59,12 +59,12 @@ func newLabKeys(t *testing.T, dir string) *labKeys {
 	return k
 }
 
-// tmp is the directory that a node with sshd has as its /tmp.
-func (k *labKeys) tmp(node string) string { return filepath.Join(k.dir, "tmp-"+node) }
+// run is the directory that a node with sshd has as its /run.
+func (k *labKeys) run(node string) string { return filepath.Join(k.dir, "run-"+node) }
 
 // watchdogs returns what watchdogs have left behind on a node.
 func (k *labKeys) watchdogs(node string) []string {
-	found, _ := filepath.Glob(k.tmp(node) + "/unbloat-watchdog-*")
+	found, _ := filepath.Glob(k.run(node) + "/unbloat-watchdog-*")
 	return found
 }
 
@@ -75,7 +75,7 @@ func (k *labKeys) serve(t *testing.T, node, address string) {
 	if _, err := os.Stat(sshd); err != nil {
 		t.Skip("SKIPPED: there is no sshd; install openssh-server")
 	}
-	for _, dir := range []string{"/run/sshd", k.tmp(node)} {
+	for _, dir := range []string{"/run/sshd", k.run(node)} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func (k *labKeys) serve(t *testing.T, node, address string) {
 	config := filepath.Join(k.dir, "config-"+node)
 	write(t, config, fmt.Sprintf("ListenAddress %s\nHostKey %s/host\nAuthorizedKeysFile %s/authorized\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nUseDNS no\nSetEnv SHLVL=2\nSubsystem sftp internal-sftp\n", address, k.dir, k.dir))
 	var log bytes.Buffer
-	cmd := labtest.In(context.Background(), node, labtest.OwnTmp(k.tmp(node), k.dir, sshd, "-D", "-e", "-f", config)...)
+	cmd := labtest.In(context.Background(), node, labtest.Own("/run", k.run(node), []string{"/run/sshd", filepath.Dir(lab.GuestBinary)}, sshd, "-D", "-e", "-f", config)...)
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 // those of its platform. timeout, setsid, nohup, pgrep and bash are not among
 // them.
 func smallest() []string {
-	return []string{"sh", "id", "cat", "tee", "cp", "mv", "rm", "ln", "mkdir", "chmod", "sleep", "printf", "true", "false"}
+	return []string{"sh", "id", "ls", "cat", "tee", "cp", "mv", "rm", "ln", "mkdir", "chmod", "sleep", "printf", "true", "false"}
 }
 
 // smallRouter returns a router with only these programs and a shell. If all are
@@ -43,7 +43,7 @@ func smallRouter(t *testing.T, shell string) *server {
 			t.Fatal(err)
 		}
 	}
-	s := startServerIn(t, nil, "", "SetEnv SHLVL=2 PATH="+bin, "ForceCommand exec "+filepath.Join(bin, "sh")+` -c "$SSH_ORIGINAL_COMMAND"`)
+	s := startServerBy(t, nil, "SetEnv SHLVL=2 PATH="+bin, "ForceCommand exec "+filepath.Join(bin, "sh")+` -c "$SSH_ORIGINAL_COMMAND"`)
 	s.options.Path = bin
 	return s
 }
@@ -97,7 +97,7 @@ func TestLoginShells(t *testing.T) {
 			if err != nil {
 				t.Skipf("SKIPPED: there is no %s; install it", shell)
 			}
-			s := startServerIn(t, nil, "", "SetEnv SHLVL=2", "ForceCommand exec "+path+` -c "$SSH_ORIGINAL_COMMAND"`)
+			s := startServerBy(t, nil, "SetEnv SHLVL=2", "ForceCommand exec "+path+` -c "$SSH_ORIGINAL_COMMAND"`)
 			r := newRig(t, s)
 			odd := []string{"a b", "c'd", `e"f`, "$HOME", "`id`", "*", "", "g\\h", "é", "x\ny", "!1", "it's !!", ";", "&&", "~", "{a,b}", "100%"}
 			out, err := platform.Output(t.Context(), r.ssh, append([]string{"printf", "%s|"}, odd...)...)

@@ -107,9 +107,16 @@ type SSH struct {
 	become []string      // prefix of every command, such as sudo -n
 }
 
+// nowhere is the home of who has none: a path from the working directory would be chosen
+// by whoever made that.
+const nowhere = "/nonexistent"
+
 // DialSSH connects. Errors are *platform.PreconditionError and say what to do.
 func DialSSH(ctx context.Context, t Target, o SSHOptions) (*SSH, error) {
-	home, _ := os.UserHomeDir()
+	home, err := os.UserHomeDir()
+	if err != nil || !filepath.IsAbs(home) {
+		home = nowhere
+	}
 	if o.KnownHosts == nil {
 		o.KnownHosts = []string{filepath.Join(home, ".ssh", "known_hosts"), "/etc/ssh/ssh_known_hosts"}
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,14 +43,13 @@ type server struct {
 // further lines of sshd_config.
 func startServer(t *testing.T, more ...string) *server {
 	t.Helper()
-	return startServerIn(t, nil, "", append(more, "SetEnv SHLVL=2")...)
+	return startServerBy(t, nil, append(more, "SetEnv SHLVL=2")...)
 }
 
-// startServerIn runs it in its own mount namespace, where the programs at these
-// paths are links to those of the same name in dir/bin.
-func startServerIn(t *testing.T, paths []string, dir string, more ...string) *server {
+// startServerBy runs it by a command that is given its arguments, such as one that
+// makes it a mount namespace.
+func startServerBy(t *testing.T, by []string, more ...string) *server {
 	t.Helper()
-	stage := dir
 	labtest.NeedSeccomp(t)
 	sshd, err := exec.LookPath("sshd")
 	if err != nil {
@@ -63,7 +63,7 @@ func startServerIn(t *testing.T, paths []string, dir string, more ...string) *se
 			t.Skipf("SKIPPED: sshd needs /run/sshd: %v", err)
 		}
 	}
-	dir = t.TempDir()
+	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func startServerIn(t *testing.T, paths []string, dir string, more ...string) *se
 	port := freePort(t)
 	write(t, filepath.Join(dir, "config"), fmt.Sprintf("Port %d\nListenAddress 127.0.0.1\nHostKey %s/host\nAuthorizedKeysFile %s/authorized\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nMaxStartups 100\n%s\n", port, dir, dir, strings.Join(more, "\n")))
 	var log bytes.Buffer
-	argv := append(inNamespace(t, paths, stage), sshd, "-D", "-e", "-f", filepath.Join(dir, "config"))
+	argv := append(slices.Clone(by), sshd, "-D", "-e", "-f", filepath.Join(dir, "config"))
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
@@ -91,8 +91,8 @@ func startServerIn(t *testing.T, paths []string, dir string, more ...string) *se
 	return s.beside(t)
 }
 
-// inNamespace returns a command that starts another in a mount namespace in which the
-// paths are links.
+// inNamespace returns a command that starts another in a mount namespace, where the
+// programs at these paths are links to those of the same name in stage/bin.
 func inNamespace(t *testing.T, paths []string, stage string) []string {
 	t.Helper()
 	if len(paths) == 0 {

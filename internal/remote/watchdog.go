@@ -14,6 +14,7 @@ import (
 
 	"unbloat/internal/apply"
 	"unbloat/internal/platform"
+	"unbloat/internal/trusted"
 )
 
 //go:embed watchdog.sh
@@ -44,7 +45,7 @@ type Watchdog struct {
 	Backend Restorer
 	Uptime  func() time.Duration // the engine's clock, in which deadlines are given
 	Path    string               // PATH on the router; "": the usual directories
-	Folder  string               // directory of the watchdogs on the router; "": /tmp, which a reboot empties
+	Folder  string               // directory of the watchdogs on the router; "": runtimeDir
 	// Patience is the time without a heartbeat after which the watchdog acts; 0: 20 s.
 	Patience time.Duration
 	// Translate, if set, turns a step of the backend into a command for the router's
@@ -54,21 +55,58 @@ type Watchdog struct {
 
 	telling  sync.Mutex // one heartbeat at a time, in the order of their numbers
 	mu       sync.Mutex
+	found    string // prefix's answer
 	beat     int
 	deadline time.Duration      // heartbeats extend no further than this
 	stop     context.CancelFunc // stops the heartbeats
 	done     chan struct{}      // closed when they have stopped
 }
 
-// prefix is the beginning of the paths of all watchdogs' directories.
-func (d *Watchdog) prefix() string {
-	if d.Folder != "" {
-		return d.Folder + "/unbloat-watchdog-"
+// runtimeDir is where the system of every router has what a reboot ends: a directory of
+// root's, which some reach through links. Anybody may make files in /tmp.
+const runtimeDir = "/var/run"
+
+// prefix returns the beginning of the paths of all watchdogs' directories. It is looked up
+// once: nobody else can change what leads there.
+func (d *Watchdog) prefix(ctx context.Context) (string, error) {
+	d.mu.Lock()
+	found := d.found
+	d.mu.Unlock()
+	if found != "" {
+		return found, nil
 	}
-	return "/tmp/unbloat-watchdog-"
+	folder := d.Folder
+	if folder == "" {
+		folder = runtimeDir
+	}
+	id, err := platform.Output(ctx, d.Runner, "id", "-u")
+	if err != nil {
+		return "", fmt.Errorf("ask the router who we are: %w", err)
+	}
+	uid, err := strconv.Atoi(strings.TrimSpace(string(id)))
+	if err != nil {
+		return "", fmt.Errorf("ask the router who we are: it says %q", id)
+	}
+	at, err := platform.TrustedDir(ctx, d.Runner, folder, uid)
+	var strange *trusted.Error
+	if errors.As(err, &strange) {
+		return "", &platform.PreconditionError{Doing: "keep a watchdog on the router", What: err.Error(),
+			Remedy: "root alone must be able to change that directory: find out who made it so", Err: err}
+	}
+	if err != nil {
+		return "", fmt.Errorf("look for a place for the watchdog on the router: %w", err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.found = at + "/unbloat-watchdog-"
+	return d.found, nil
 }
 
-func (d *Watchdog) dir(j *apply.Journal) string { return d.prefix() + j.ID }
+// dir returns the directory of a transaction's watchdog.
+func (d *Watchdog) dir(ctx context.Context, j *apply.Journal) (string, error) {
+	prefix, err := d.prefix(ctx)
+	return prefix + j.ID, err
+}
 
 // Arm implements apply.Watchdog: it writes the script and its files to the router,
 // starts it, and starts the heartbeats.
@@ -84,7 +122,9 @@ func (d *Watchdog) Arm(ctx context.Context, j *apply.Journal) error {
 		d.stopHeart()
 		ctx := context.WithoutCancel(ctx)
 		if e := d.call(ctx, j, "close"); !errors.Is(e, platform.ErrUnreachable) { // in case it watches after all
-			_, _ = platform.Output(ctx, d.Runner, "rm", "-rf", d.dir(j))
+			if dir, err := d.dir(ctx, j); err == nil {
+				_, _ = platform.Output(ctx, d.Runner, "rm", "-rf", dir)
+			}
 		}
 		return fmt.Errorf("start the watchdog on the router: %w; nothing was changed", err)
 	}
@@ -92,24 +132,28 @@ func (d *Watchdog) Arm(ctx context.Context, j *apply.Journal) error {
 }
 
 func (d *Watchdog) arm(ctx context.Context, j *apply.Journal, steps []platform.Step) error {
-	if _, err := platform.Output(ctx, d.Runner, "mkdir", "-m", "700", d.dir(j)); err != nil {
+	dir, err := d.dir(ctx, j)
+	if err != nil {
 		return err
 	}
-	script, files := d.script(d.dir(j), steps)
+	if _, err := platform.Output(ctx, d.Runner, "mkdir", "-m", "700", dir); err != nil {
+		return err
+	}
+	script, files := d.script(dir, steps)
 	files["wan"] = j.WAN
 	maps.Copy(files, d.Files)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := d.put(ctx, d.dir(j)+"/"+name, files[name]); err != nil {
+		if err := d.put(ctx, dir+"/"+name, files[name]); err != nil {
 			return err
 		}
 	}
-	if err := d.put(ctx, d.dir(j)+"/watchdog", script); err != nil {
+	if err := d.put(ctx, dir+"/watchdog", script); err != nil {
 		return err
 	}
 	if err := d.renew(ctx, j, d.left(j)); err != nil {
 		return err
 	}
-	out, err := platform.Output(ctx, d.Runner, "sh", d.dir(j)+"/watchdog", "start")
+	out, err := platform.Output(ctx, d.Runner, "sh", dir+"/watchdog", "start")
 	if err == nil && strings.TrimSpace(string(out)) != "armed" {
 		err = errors.New("it says something else than that it is armed")
 	}
@@ -130,7 +174,11 @@ const watchdogs = `for d in "$2"*; do [ "$(cat "$d/wan" 2>/dev/null)" != "$1" ] 
 // alone refuses a WAN that has a watchdog of another machine: its undo would remove
 // our change, or ours would restore its change.
 func (d *Watchdog) alone(ctx context.Context, j *apply.Journal) error {
-	out, err := platform.Output(ctx, d.Runner, "sh", "-c", watchdogs, "sh", j.WAN, d.prefix())
+	prefix, err := d.prefix(ctx)
+	if err != nil {
+		return err
+	}
+	out, err := platform.Output(ctx, d.Runner, "sh", "-c", watchdogs, "sh", j.WAN, prefix)
 	if err != nil {
 		return fmt.Errorf("look for other watchdogs on the router: %w; nothing was changed", err)
 	}
@@ -143,7 +191,10 @@ func (d *Watchdog) alone(ctx context.Context, j *apply.Journal) error {
 
 // call runs one command of the watchdog's script.
 func (d *Watchdog) call(ctx context.Context, j *apply.Journal, verb ...string) error {
-	_, err := platform.Output(ctx, d.Runner, append([]string{"sh", d.dir(j) + "/watchdog"}, verb...)...)
+	dir, err := d.dir(ctx, j)
+	if err == nil {
+		_, err = platform.Output(ctx, d.Runner, append([]string{"sh", dir + "/watchdog"}, verb...)...)
+	}
 	return err
 }
 
@@ -224,10 +275,14 @@ func (d *Watchdog) Renew(ctx context.Context, j *apply.Journal) error {
 // settle waits until the router's own undo has ended. A watchdog that is gone has
 // ended it.
 func (d *Watchdog) settle(ctx context.Context, j *apply.Journal) {
+	dir, err := d.dir(ctx, j)
+	if err != nil {
+		return
+	}
 	tick := time.NewTicker(settlePoll)
 	defer tick.Stop()
 	for end := d.Uptime() + settleFor; d.Uptime() < end; {
-		_, errOut, err := d.Runner.Run(ctx, []string{"sh", d.dir(j) + "/watchdog", "settled"}, nil)
+		_, errOut, err := d.Runner.Run(ctx, []string{"sh", dir + "/watchdog", "settled"}, nil)
 		if err == nil || len(errOut) > 0 || errors.Is(err, platform.ErrUnreachable) {
 			return
 		}
@@ -307,6 +362,9 @@ func (d *Watchdog) Alive(ctx context.Context, j *apply.Journal) bool {
 // repeats its first answer.
 func (d *Watchdog) Close(ctx context.Context, j *apply.Journal) error {
 	d.stopHeart()
+	if _, err := d.prefix(ctx); err != nil && !errors.Is(err, platform.ErrUnreachable) {
+		return err // it was not asked
+	}
 	err := d.call(ctx, j, "close")
 	for try := 1; try < closeTries && errors.Is(err, platform.ErrUnreachable) && ctx.Err() == nil; try++ {
 		pause := time.NewTimer(closePause)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -34,13 +35,16 @@ type Machine struct {
 	Fail func(argv []string) (fail, after bool)
 	// Ran lists the commands that changed something.
 	Ran []string
+	// Whose has what ls(1) says of a path: mode, links, user and group. A file that is not
+	// here is root's.
+	Whose map[string]string
 	// Shows returns the running state, for Text.
 	Shows func() string
 }
 
 // NewMachine returns a machine with the programs that every Unix has.
 func NewMachine(files map[string]string) *Machine {
-	m := &Machine{Files: files, Shows: func() string { return "" }}
+	m := &Machine{Files: files, Whose: map[string]string{}, Shows: func() string { return "" }}
 	always := func([]string) bool { return true }
 	m.Tools = map[string]Tool{
 		"cat":   {Run: m.cat},
@@ -48,15 +52,16 @@ func NewMachine(files map[string]string) *Machine {
 		"cp":    {Run: m.copy, Changes: always},
 		"mv":    {Run: m.move, Changes: always},
 		"rm":    {Run: func(args []string, _ []byte) (string, error) { delete(m.Files, args[len(args)-1]); return "", nil }, Changes: always},
+		"ls":    {Run: m.list},
 		"chmod": {Run: func(args []string, _ []byte) (string, error) { return m.read("chmod", args[1]) }, Changes: always},
 	}
 	return m
 }
 
-func (m *Machine) read(tool, path string) (string, error) {
-	text, ok := m.Files[path]
+func (m *Machine) read(tool, file string) (string, error) {
+	text, ok := m.Files[file]
 	if !ok {
-		return "", fmt.Errorf("%s: %s: No such file or directory", tool, path)
+		return "", fmt.Errorf("%s: %s: No such file or directory", tool, file)
 	}
 	return text, nil
 }
@@ -71,6 +76,49 @@ func (m *Machine) cat(args []string, _ []byte) (string, error) {
 		all.WriteString(text)
 	}
 	return all.String(), nil
+}
+
+// list is ls(1) with -d: names, or with -l what it says of each, and all that are there
+// before the error about those that are not.
+func (m *Machine) list(args []string, _ []byte) (string, error) {
+	at := slices.IndexFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") })
+	if at < 0 {
+		at = len(args)
+	}
+	options := strings.Join(args[:at], "")
+	if !strings.Contains(options, "d") {
+		return "", errors.New("ls: the stand-in lists no directory's files")
+	}
+	var out strings.Builder
+	var missing []string
+	for _, p := range args[at:] {
+		clean := path.Clean(p)
+		words := m.Whose[clean]
+		_, file := m.Files[clean]
+		name := strings.TrimSuffix(clean, "/") + "/"
+		directory := slices.Contains([]string{"/", "/etc/", "/tmp/", "/var/", "/var/run/"}, name) ||
+			slices.ContainsFunc(slices.Collect(maps.Keys(m.Files)), func(f string) bool { return strings.HasPrefix(f, name) })
+		switch {
+		case words != "":
+		case file:
+			words = "-rw-r--r-- 1 0 0"
+		case name == "/tmp/":
+			words = "drwxrwxrwt 9 0 0"
+		case directory:
+			words = "drwxr-xr-x 9 0 0"
+		default:
+			missing = append(missing, fmt.Sprintf("ls: %s: No such file or directory", p))
+			continue
+		}
+		if strings.Contains(options, "l") {
+			fmt.Fprintf(&out, "%s 512 Jan 1 12:00 ", words)
+		}
+		fmt.Fprintln(&out, p)
+	}
+	if len(missing) > 0 {
+		return out.String(), errors.New(strings.Join(missing, "\n"))
+	}
+	return out.String(), nil
 }
 
 func (m *Machine) copy(args []string, _ []byte) (string, error) {
@@ -134,8 +182,8 @@ func (m *Machine) Commands() []string {
 // machines.
 func (m *Machine) Text() string {
 	var b strings.Builder
-	for _, path := range slices.Sorted(maps.Keys(m.Files)) {
-		fmt.Fprintf(&b, "== %s\n%s\n", path, m.Files[path])
+	for _, file := range slices.Sorted(maps.Keys(m.Files)) {
+		fmt.Fprintf(&b, "== %s\n%s\n", file, m.Files[file])
 	}
 	return b.String() + "== runs\n" + m.Shows()
 }
