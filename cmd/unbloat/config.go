@@ -37,8 +37,8 @@ func configFile(lookup func(string) (string, bool)) string {
 	}
 	dir, _ := lookup("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(dir) { // a relative path is ignored (XDG Base Directory Specification)
-		home, ok := lookup("HOME")
-		if !ok || home == "" {
+		home, _ := lookup("HOME")
+		if !filepath.IsAbs(home) {
 			return ""
 		}
 		dir = filepath.Join(home, ".config")

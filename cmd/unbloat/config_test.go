@@ -118,6 +118,7 @@ func TestConfigFile(t *testing.T) {
 		{map[string]string{"HOME": "/home/a"}, "/home/a/.config/unbloat/config.toml"},
 		{map[string]string{"HOME": "/home/a", "XDG_CONFIG_HOME": "/x"}, "/x/unbloat/config.toml"},
 		{map[string]string{"HOME": "/home/a", "XDG_CONFIG_HOME": "x"}, "/home/a/.config/unbloat/config.toml"},
+		{map[string]string{"HOME": "home/a"}, ""},
 		{map[string]string{"HOME": "/home/a", configEnv: "/f"}, "/f"},
 		{map[string]string{"HOME": "/home/a", configEnv: ""}, ""},
 		{map[string]string{}, ""},

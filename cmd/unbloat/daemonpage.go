@@ -25,6 +25,7 @@ import (
 	"unbloat/internal/flows"
 	"unbloat/internal/netio"
 	"unbloat/internal/platform"
+	"unbloat/internal/trusted"
 	"unbloat/internal/ui"
 	"unbloat/internal/ui/http1"
 	"unbloat/internal/ui/source"
@@ -128,7 +129,7 @@ func ownNames() []string {
 
 // pageSource is what the page shows.
 func (f *daemonFlags) pageSource(c kept.Config, h daemon.PageHost, around *surroundings) source.Options {
-	o := source.Options{Ask: h.Ask, Panicked: h.Panicked, Leases: readLeases, Sight: sightOf, Results: pageResults(c.History),
+	o := source.Options{Ask: h.Ask, Panicked: h.Panicked, Leases: func() flows.Leases { return readLeases(flows.LeaseFiles()) }, Sight: sightOf, Results: pageResults(c.History),
 		Examine: func(ctx context.Context, router, wan string) (*doctor.Report, error) {
 			d := doctorFlags{routerFlags: routerFlags{targetFlags: targetFlags{router: router, ownTC: true}, stateDir: f.stateDir}, wan: wan}
 			for _, w := range c.WANs {
@@ -188,11 +189,11 @@ func eachConnection(home func(netip.Addr) bool, each func(flows.Flow)) error {
 }
 
 // readLeases reads what DHCP servers of this machine know.
-func readLeases() flows.Leases {
+func readLeases(files []string) flows.Leases {
 	const most = 1 << 20
 	out := flows.Leases{}
-	for _, file := range flows.LeaseFiles() {
-		f, err := os.Open(file)
+	for _, file := range files {
+		f, err := trusted.Open(file)
 		if err != nil {
 			continue
 		}

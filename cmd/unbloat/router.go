@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -151,7 +152,9 @@ func (f *routerFlags) configure(r *router, api bool) error {
 		return err
 	}
 	r.engine, r.keeper = engine, platform.Lasting{}
-	engine.Dir = f.journalDir(r.driver)
+	if engine.Dir, err = f.journalDir(r.driver); err != nil {
+		return err
+	}
 	engine.WatchdogArgv = f.watchdog(r)
 	if r.driver.Keeper != nil {
 		r.keeper = r.driver.Keeper(f.options(r.runner, api))
@@ -169,29 +172,38 @@ func (f *routerFlags) watchdog(r *router) []string {
 	return append([]string{r.engine.WatchdogArgv[0], "watchdog", "--state-dir", r.engine.Dir, "--dir-is-final"}, same.argv()...)
 }
 
-// journalDir returns the directory of the journal of a driver's changes. If a
-// reboot removes this machine's shapers, it is one that a reboot empties. For
-// another router it is one of our own.
-func (f *routerFlags) journalDir(d *platform.Driver) string {
-	if f.finalDir {
-		return f.stateDir
-	}
-	if f.router != "" {
-		name := strings.NewReplacer("/", "_", ":", "_", "@", "_at_").Replace(f.router)
-		if f.stateDir != defaultStateDir {
-			return filepath.Join(f.stateDir, name)
+// journalDir returns the directory of the journal of a driver's changes. If a reboot
+// removes this machine's shapers, it is one that a reboot empties. For another router it is
+// one of our own.
+func (f *routerFlags) journalDir(d *platform.Driver) (string, error) {
+	switch name := strings.NewReplacer("/", "_", ":", "_", "@", "_at_").Replace(f.router); {
+	case f.finalDir:
+		return f.stateDir, nil
+	case f.router != "" && f.stateDir != defaultStateDir:
+		return filepath.Join(f.stateDir, name), nil
+	case f.router != "":
+		base, err := stateHome()
+		if err != nil {
+			return "", &platform.PreconditionError{Doing: "keep a journal of " + f.router, What: err.Error(), Remedy: "set HOME, or name a directory with --state-dir", Err: err}
 		}
-		base := os.Getenv("XDG_STATE_HOME")
-		if base == "" {
-			home, _ := os.UserHomeDir()
-			base = filepath.Join(home, ".local", "state")
-		}
-		return filepath.Join(base, "unbloat", name)
+		return filepath.Join(base, "unbloat", name), nil
+	case f.stateDir != defaultStateDir:
+		return f.stateDir, nil
 	}
-	if f.stateDir != defaultStateDir {
-		return f.stateDir
+	return d.StateDir, nil
+}
+
+// stateHome returns where this user's programs keep their state. A relative path would be
+// chosen by whoever made the working directory; the XDG specification ignores it too.
+func stateHome() (string, error) {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return dir, nil
 	}
-	return d.StateDir
+	home, err := os.UserHomeDir()
+	if err == nil && !filepath.IsAbs(home) {
+		err = fmt.Errorf("the home %q is no absolute path", home)
+	}
+	return filepath.Join(home, ".local", "state"), err
 }
 
 // lacking adds to an error of plan.Make how to install what the router lacks,

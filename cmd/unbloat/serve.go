@@ -391,13 +391,9 @@ func (o *serveFlags) dir() (string, error) {
 	if o.stateDir != "" {
 		return o.stateDir, nil
 	}
-	base := os.Getenv("XDG_STATE_HOME")
-	if base == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return "", fmt.Errorf("find where the server keeps its state: %w; --state-dir names it", err)
-		}
-		base = filepath.Join(home, ".local", "state")
+	base, err := stateHome()
+	if err != nil {
+		return "", fmt.Errorf("find where the server keeps its state: %w; --state-dir names it", err)
 	}
 	return filepath.Join(base, "unbloat"), nil
 }

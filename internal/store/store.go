@@ -74,7 +74,7 @@ func Path(getenv func(string) string) (string, error) {
 	if d := getenv("LocalAppData"); runtime.GOOS == "windows" && d != "" {
 		return filepath.Join(d, dir, name), nil
 	}
-	if d := getenv("HOME"); d != "" {
+	if d := getenv("HOME"); filepath.IsAbs(d) {
 		return filepath.Join(d, ".local", "share", dir, name), nil
 	}
 	return "", errors.New("find the file of results: neither XDG_DATA_HOME nor HOME is set; name the file with --store")

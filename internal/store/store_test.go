@@ -197,6 +197,7 @@ func TestPath(t *testing.T) {
 	}{
 		{map[string]string{"XDG_DATA_HOME": "/d", "HOME": "/h"}, "/d/unbloat/results.db"},
 		{map[string]string{"XDG_DATA_HOME": "d", "HOME": "/h"}, "/h/.local/share/unbloat/results.db"},
+		{map[string]string{"HOME": "h"}, ""},
 		{map[string]string{}, ""},
 	} {
 		got, err := Path(env(c.env))

@@ -34,7 +34,7 @@ func Hosts(ctx context.Context, r platform.Runner) map[string][]string {
 		}
 	}
 	for _, file := range []string{"/var/lib/misc/dnsmasq.leases", "/tmp/dhcp.leases"} {
-		text, err := platform.Output(ctx, r, "cat", file)
+		text, err := platform.ReadTrusted(ctx, r, file)
 		if err != nil {
 			continue
 		}

@@ -124,17 +124,26 @@ func findResolver(ctx context.Context, r platform.Runner) (*resolverConfig, stri
 		return nil, "the dnsmasq here was built without nftset (OpenWrt: opkg install dnsmasq-full; elsewhere 2.87 or newer)"
 	}
 	f := &resolverConfig{Runs: true}
+	var strange error // any user can run a program of that name
 	for pid := range strings.FieldsSeq(string(out)) {
 		line, err := platform.Output(ctx, r, "cat", "/proc/"+pid+"/cmdline")
 		if err != nil {
 			continue
 		}
 		args := strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
-		config, _ := platform.Output(ctx, r, "cat", nft.ConfigFile(args))
-		if dir := nft.ConfigDir(args, string(config)); dir != "" && !strings.Contains(dir, "NetworkManager") {
+		config, _ := platform.ReadTrusted(ctx, r, nft.ConfigFile(args))
+		dir := nft.ConfigDir(args, string(config))
+		if dir == "" || strings.Contains(dir, "NetworkManager") {
+			continue
+		}
+		const root = 0
+		if dir, strange = platform.TrustedDir(ctx, r, dir, root); strange == nil {
 			f.Path = path.Join(dir, nft.ResolverName)
 			break
 		}
+	}
+	if f.Path == "" && strange != nil {
+		return nil, "the directory that the dnsmasq here reads may be somebody else's (" + strange.Error() + ")"
 	}
 	if f.Path == "" {
 		return nil, "the dnsmasq here reads no directory of others' files (conf-dir=)"

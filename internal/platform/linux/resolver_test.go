@@ -109,6 +109,19 @@ func TestNoResolver(t *testing.T) {
 			f.WithDnsmasq()
 			f.Files["/proc/77/cmdline"] = "dnsmasq\x00--conf-dir=/etc/NetworkManager/dnsmasq.d\x00"
 		},
+		// Any user can run a program of that name, with a directory or a FIFO of his.
+		"may be somebody else's": func(f *fake.Linux) {
+			f.WithDnsmasq()
+			f.Files["/proc/77/cmdline"] = "dnsmasq\x00--conf-file=/tmp/fifo\x00--conf-dir=/tmp/theirs\x00"
+			f.Whose["/tmp/theirs"], f.Whose["/tmp/fifo"] = "drwxr-xr-x 2 65534 65534", "prw-r--r-- 1 65534 65534"
+			cat := f.Tools["cat"].Run
+			f.Tools["cat"] = fake.Tool{Run: func(args []string, in []byte) (string, error) {
+				if args[0] == "/tmp/fifo" {
+					return "", errors.New("it waits")
+				}
+				return cat(args, in)
+			}}
+		},
 	} {
 		f := fake.NewLinux()
 		do(f)

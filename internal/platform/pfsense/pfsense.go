@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/conf"
+	"unbloat/internal/trusted"
 )
 
 // Files of pfSense.
@@ -54,19 +56,39 @@ func (b *Backend) Observe(ctx context.Context, _ plan.Plan, _ platform.State) (p
 		return nil, &platform.PreconditionError{Doing: "read " + Config, What: err.Error(), Remedy: "mend that file first (Diagnostics: Backup & Restore has older ones)", Err: err}
 	}
 	s := conf.State{Files: files, Facts: items(root)}
-	made, err := conf.Read(ctx, b.Runner, RulesLimiter, RulesDebug)
+	limiters, err := b.made(ctx, RulesLimiter)
 	if err != nil {
 		return nil, err
 	}
-	given := numbersOf(root, made.Text(RulesLimiter))
-	s.Live = append(s.Live, limiterLines(made.Text(RulesLimiter), given)...)
-	s.Live = append(s.Live, ruleLines(made.Text(RulesDebug), given)...)
+	rules, err := b.made(ctx, RulesDebug)
+	if err != nil {
+		return nil, err
+	}
+	given := numbersOf(root, limiters)
+	s.Live = append(s.Live, limiterLines(limiters, given)...)
+	s.Live = append(s.Live, ruleLines(rules, given)...)
 	kernel, err := b.kernel(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s.Facts = append(s.Facts, kernelFacts(kernel, given)...)
 	return conf.Encode(s)
+}
+
+// made reads a file that pfSense made of its configuration; "" if it has not yet. They are
+// in /tmp, where anybody may have made one that looks like it.
+func (b *Backend) made(ctx context.Context, file string) (string, error) {
+	text, err := platform.ReadTrusted(ctx, b.Runner, file)
+	var strange *trusted.Error
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case errors.As(err, &strange):
+		return "", &platform.PreconditionError{Doing: "read what pfSense made of its configuration", What: err.Error(), Remedy: "remove it, and have pfSense make it: Status: Filter Reload", Err: err}
+	case err != nil:
+		return "", fmt.Errorf("read what pfSense made of its configuration: %w", err)
+	}
+	return string(text), nil
 }
 
 // kernel returns a line for each pipe, scheduler and queue that dummynet holds.

@@ -2,6 +2,7 @@ package pfsense_test
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	"unbloat/internal/platform/fake/dnctl"
 	"unbloat/internal/platform/pfsense"
 	pfsensefake "unbloat/internal/platform/pfsense/fake"
+	"unbloat/internal/trusted"
 	"unbloat/unit"
 )
 
@@ -59,6 +61,19 @@ func TestContract(t *testing.T) {
 		},
 		Plan: anyPlan,
 	})
+}
+
+// TestStrangersFiles: what another user made in /tmp is not taken for what pfSense made, and
+// is not waited for.
+func TestStrangersFiles(t *testing.T) {
+	for _, file := range []string{pfsense.RulesLimiter, pfsense.RulesDebug} {
+		f := pfsensefake.New()
+		f.Whose[file] = "prw-r--r-- 1 65534 65534"
+		var strange *trusted.Error
+		if _, err := (&pfsense.Backend{Runner: f}).Observe(t.Context(), plan.Plan{}, nil); !errors.As(err, &strange) {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
 }
 
 // router returns a fake with this config.xml, or with its own if that is empty,

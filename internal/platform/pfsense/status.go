@@ -42,11 +42,11 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]platform.Shaped, e
 		return nil, b.Explain(fmt.Errorf("read the queues: %w", err))
 	}
 	counts := dummynet.ParseCounts(string(shown))
-	made, err := conf.Read(ctx, b.Runner, RulesLimiter)
+	limiters, err := b.made(ctx, RulesLimiter)
 	if err != nil {
 		return nil, err
 	}
-	given := numbersOf(root, made.Text(RulesLimiter))
+	given := numbersOf(root, limiters)
 	out := []platform.Shaped{}
 	for _, l := range ls.Queues {
 		rate, err := l.Rate()
