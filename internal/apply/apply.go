@@ -22,6 +22,7 @@ import (
 	"unbloat/internal/apply/proc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
+	"unbloat/internal/trusted"
 )
 
 // A Backend knows the state of one platform. It changes nothing itself.
@@ -472,7 +473,12 @@ func (e *Engine) lock(wan string) (*proc.Lock, error) {
 	if errors.Is(err, proc.ErrLocked) {
 		return nil, &BusyError{WAN: wan}
 	}
-	if errors.Is(err, os.ErrPermission) {
+	var strange *trusted.Error
+	switch {
+	case errors.As(err, &strange):
+		return nil, &platform.PreconditionError{Doing: "change " + wan, What: "the journal can't be kept: " + err.Error(),
+			Remedy: "choose with --state-dir a directory that nobody else can change", Err: err}
+	case errors.Is(err, os.ErrPermission):
 		return nil, &platform.PreconditionError{Doing: "change " + wan, What: "the journal can't be kept: " + err.Error(), Remedy: "run it as root", Err: err}
 	}
 	return l, err

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"unbloat/internal/apply/proc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
+	"unbloat/internal/trusted"
 )
 
 // JournalSchema names the JSON layout of a Journal.
@@ -100,7 +102,7 @@ func (e *Engine) Record(wan string) (*Record, error) {
 // RecordID returns the ID of the last committed change on wan, or "". It reads no
 // more of the record than that, so it can be called often.
 func (e *Engine) RecordID(wan string) (string, error) {
-	f, err := os.Open(e.recordPath(wan))
+	f, err := trusted.OpenOwn(e.recordPath(wan), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -146,9 +148,14 @@ func (e *Engine) WANs() []string {
 }
 
 func readJSON(path string, v any) (found bool, err error) {
-	b, err := os.ReadFile(path)
+	f, err := trusted.OpenOwn(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
+	}
+	var b []byte
+	if err == nil {
+		defer f.Close()
+		b, err = io.ReadAll(f)
 	}
 	if err != nil {
 		return false, fmt.Errorf("read %s: %w", path, err)

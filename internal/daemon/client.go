@@ -9,7 +9,10 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"syscall"
+
+	"unbloat/internal/trusted"
 )
 
 // ErrNoDaemon says that no daemon runs behind a socket.
@@ -24,6 +27,10 @@ type Client struct {
 // Dial reaches the daemon behind a socket. The error is ErrNoDaemon if none runs, or
 // if this user may not reach it.
 func Dial(ctx context.Context, socket string) (*Client, error) {
+	var strange *trusted.Error
+	if err := trusted.Dir(filepath.Dir(socket)); errors.As(err, &strange) && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reach the daemon: %w", err) // what answers there would not be it
+	}
 	if _, err := os.Lstat(socket); err != nil { // who may not look may not change anything here either
 		return nil, ErrNoDaemon
 	}

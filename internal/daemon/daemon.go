@@ -153,7 +153,7 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("start the daemon: another one runs with the directory %s; stop it first, or reload it with SIGHUP", o.Dir)
 	}
 	if err != nil {
-		return fmt.Errorf("start the daemon: %w", err)
+		return fmt.Errorf("start the daemon: %w; choose with --state-dir a directory that nobody else can change", err)
 	}
 	defer lock.Unlock()
 	l, err := listen(Socket(o.Dir))

@@ -12,11 +12,14 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"unbloat/internal/trusted"
 )
 
-// TryLock takes the lock at path, creating the file, or returns ErrLocked.
+// TryLock takes the lock at path, creating the file, or returns ErrLocked. The directory
+// must be one that nobody else can change.
 func TryLock(path string) (*Lock, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := trusted.OpenOwn(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +47,7 @@ func Detach(argv []string, log string) (pid int, stdout io.ReadCloser, err error
 		return 0, nil, err
 	}
 	defer w.Close()
-	errs, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	errs, err := trusted.OpenOwn(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY)
 	if err != nil {
 		r.Close()
 		return 0, nil, err

@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/windows"
+
+	"unbloat/internal/trusted"
 )
 
 // errUnsupported says that a watchdog on this machine needs a Unix system.
@@ -14,7 +16,7 @@ var errUnsupported = errors.New("changing this machine is supported on Unix syst
 
 // TryLock takes the lock at path, creating the file, or returns ErrLocked.
 func TryLock(path string) (*Lock, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := trusted.OpenOwn(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}

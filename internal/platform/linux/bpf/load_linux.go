@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unbloat/internal/classify"
+	"unbloat/internal/trusted"
 )
 
 // Built says whether this build has the program.
@@ -130,6 +131,9 @@ func pinned(c *ebpf.Collection, root, dir string) error {
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the directory of the pins: %w", err)
+	}
+	if err := trusted.Dir(dir); err != nil { // some systems let anybody make directories in a BPF file system
+		return err
 	}
 	if err := pin(c, dir); err != nil {
 		os.RemoveAll(dir)
