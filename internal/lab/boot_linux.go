@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"unbloat/internal/apply/proc"
 )
 
 // Names in the folder that host and guest share.
@@ -221,10 +223,10 @@ func endGroup(pid int, shell bool) error {
 // keep away from it by the lock on a file, which the system frees by itself.
 type cpuLease struct {
 	number int
-	file   *os.File
+	lock   *proc.Lock
 }
 
-func (c cpuLease) release() { c.file.Close() }
+func (c cpuLease) release() { c.lock.Unlock() }
 
 // takeCPU waits until one of the CPUs this process may use has no guest.
 func takeCPU(ctx context.Context) (cpuLease, error) {
@@ -232,23 +234,42 @@ func takeCPU(ctx context.Context) (cpuLease, error) {
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
 		return cpuLease{}, err
 	}
-	for {
-		for n := range 1024 {
-			if !set.IsSet(n) {
-				continue
+	var cpus []int
+	var names []string
+	for n := range 1024 {
+		if set.IsSet(n) {
+			cpus, names = append(cpus, n), append(names, fmt.Sprintf("cpu%d.lock", n))
+		}
+	}
+	which, lock, err := takeLock(ctx, names, func() {})
+	if err != nil {
+		return cpuLease{}, fmt.Errorf("reserve a CPU that runs no other guest: %w", err)
+	}
+	return cpuLease{cpus[which], lock}, nil
+}
+
+// takeLock waits for one of several locks of this user's, and returns which. It calls
+// waits once if another process has all of them.
+func takeLock(ctx context.Context, names []string, waits func()) (which int, l *proc.Lock, err error) {
+	cache, err := cacheDir()
+	if err == nil {
+		err = os.MkdirAll(cache, 0o755)
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	for first := true; ; first = false {
+		for i, name := range names {
+			if l, err := proc.TryLock(filepath.Join(cache, name)); !errors.Is(err, proc.ErrLocked) {
+				return i, l, err
 			}
-			f, err := os.OpenFile(fmt.Sprintf("%s/unbloat-lab-%d-cpu%d.lock", os.TempDir(), os.Getuid(), n), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
-			if err != nil {
-				return cpuLease{}, fmt.Errorf("reserve a CPU for the lab: %w", err)
-			}
-			if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-				return cpuLease{n, f}, nil
-			}
-			f.Close()
+		}
+		if first {
+			waits()
 		}
 		select {
 		case <-ctx.Done():
-			return cpuLease{}, fmt.Errorf("wait for a CPU that runs no other guest: %w", context.Cause(ctx))
+			return 0, nil, context.Cause(ctx)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

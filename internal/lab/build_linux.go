@@ -28,40 +28,35 @@ func BuildKernel(ctx context.Context, progress func(string)) (Kernel, error) {
 	if k, err := builtKernel(); err == nil {
 		return k, nil
 	}
-	if err := buildTools(); err != nil {
+	cache, err := cacheDir()
+	if err != nil {
 		return Kernel{}, err
 	}
-	if err := os.MkdirAll(kernelCache(), 0o755); err != nil {
-		return Kernel{}, fmt.Errorf("build the lab's kernel: %w", err)
+	if err := buildTools(cache); err != nil {
+		return Kernel{}, err
 	}
-	lock, err := os.OpenFile(filepath.Join(kernelCache(), "build.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	_, lock, err := takeLock(ctx, []string{"build.lock"}, func() { progress("another process builds the kernel; waiting for it") })
 	if err != nil {
 		return Kernel{}, fmt.Errorf("build the lab's kernel: %w", err)
 	}
-	defer lock.Close()
-	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
-		progress("another process builds the kernel; waiting for it")
-		if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-			return Kernel{}, err
-		}
-	}
+	defer lock.Unlock()
 	if k, err := builtKernel(); err == nil {
 		return k, nil
 	}
-	scratch, err := os.MkdirTemp(kernelCache(), "building-")
+	scratch, err := os.MkdirTemp(cache, "building-")
 	if err != nil {
 		return Kernel{}, fmt.Errorf("build the lab's kernel: %w", err)
 	}
 	defer os.RemoveAll(scratch)
-	b := &builder{dir: scratch, progress: progress}
+	b := &builder{cache: cache, dir: scratch, progress: progress}
 	if err := b.build(ctx); err != nil {
 		return Kernel{}, fmt.Errorf("build the lab's kernel: %w", err)
 	}
 	return builtKernel()
 }
 
-// buildTools checks that what the build calls is installed.
-func buildTools() error {
+// buildTools checks that what the build calls is installed, and that there is room.
+func buildTools(cache string) error {
 	var missing []string
 	for tool, pkg := range map[string]string{
 		"flex": "flex", "bison": "bison", "bc": "bc", "gcc": "gcc", "make": "make",
@@ -80,7 +75,7 @@ func buildTools() error {
 			"apt-get install " + strings.Join(missing, " ")}
 	}
 	var st unix.Statfs_t
-	base := filepath.Dir(filepath.Dir(kernelCache()))
+	base := filepath.Dir(filepath.Dir(cache))
 	if unix.Statfs(base, &st) == nil && st.Bavail*uint64(st.Bsize) < 3<<30 {
 		return &MissingError{"3 GB of free space under " + base, "free some, or point XDG_CACHE_HOME elsewhere"}
 	}
@@ -88,7 +83,8 @@ func buildTools() error {
 }
 
 type builder struct {
-	dir      string
+	cache    string
+	dir      string // within it
 	progress func(string)
 }
 
@@ -246,7 +242,7 @@ func (b *builder) install(ctx context.Context, tree string) error {
 	if err := b.run(ctx, tree, "strip", "-o", filepath.Join(staged, "linux"), "linux"); err != nil {
 		return err
 	}
-	target := filepath.Dir(kernelPath(version))
+	target := filepath.Dir(kernelPath(b.cache, version))
 	if err := os.RemoveAll(target); err != nil {
 		return err
 	}

@@ -4,12 +4,15 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"unbloat/internal/trusted"
 )
 
 // kernelConfig is what the lab's kernel needs beyond the smallest configuration.
@@ -42,7 +45,8 @@ type Kernel struct {
 func FindKernel(e Engine) (Kernel, error) {
 	if e == Virtual || e == "" {
 		k, err := builtKernel()
-		if err == nil || e == Virtual {
+		var missing *MissingError
+		if e == Virtual || !errors.As(err, &missing) {
 			return k, err
 		}
 	}
@@ -60,15 +64,19 @@ func FindKernel(e Engine) (Kernel, error) {
 // builtKernel finds the newest kernel in the cache that was built with this
 // program's configuration.
 func builtKernel() (Kernel, error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return Kernel{}, err
+	}
 	missing := &MissingError{"the kernel of the virtual engine", "run `unbloat lab kernel` once (about 4 minutes on two cores)"}
-	entries, err := os.ReadDir(kernelCache())
+	entries, err := os.ReadDir(cache)
 	if err != nil {
 		return Kernel{}, missing
 	}
 	var versions []string
 	for _, e := range entries {
 		v, ok := strings.CutSuffix(e.Name(), "-"+configHash())
-		if _, err := os.Stat(filepath.Join(kernelCache(), e.Name(), "linux")); ok && err == nil {
+		if _, err := os.Stat(filepath.Join(cache, e.Name(), "linux")); ok && err == nil {
 			versions = append(versions, v)
 		}
 	}
@@ -76,20 +84,24 @@ func builtKernel() (Kernel, error) {
 		return Kernel{}, missing
 	}
 	v := slices.MaxFunc(versions, compareVersions)
-	return Kernel{Virtual, kernelPath(v), v}, nil
-}
-
-// kernelCache is where built kernels are kept, outside any checkout.
-func kernelCache() string {
-	base, err := os.UserCacheDir()
-	if err != nil {
-		base = filepath.Join(os.TempDir(), fmt.Sprintf("unbloat-cache-%d", os.Getuid()))
+	path := kernelPath(cache, v)
+	if err := trusted.Dir(filepath.Dir(path)); err != nil {
+		return Kernel{}, fmt.Errorf("find the lab's kernel: %w; point XDG_CACHE_HOME to a directory of your own", err)
 	}
-	return filepath.Join(base, "unbloat", "kernel")
+	return Kernel{Virtual, path, v}, nil
 }
 
-func kernelPath(version string) string {
-	return filepath.Join(kernelCache(), version+"-"+configHash(), "linux")
+// cacheDir is where built kernels are kept, outside any checkout.
+func cacheDir() (string, error) {
+	base, err := os.UserCacheDir()
+	if err != nil || !filepath.IsAbs(base) {
+		return "", &MissingError{"a directory of this user's for the lab's kernel and locks", "set HOME, or XDG_CACHE_HOME to the path of one"}
+	}
+	return filepath.Join(base, "unbloat", "kernel"), nil
+}
+
+func kernelPath(cache, version string) string {
+	return filepath.Join(cache, version+"-"+configHash(), "linux")
 }
 
 func configHash() string {
