@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"unbloat/internal/flows"
+	"unbloat/internal/platform"
 	"unbloat/internal/trusted/trustedtest"
 )
 
