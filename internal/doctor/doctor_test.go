@@ -28,6 +28,7 @@ import (
 // router returns a Linux router in memory with no problems.
 func router() *fake.OpenWrt {
 	o := fake.NewOpenWrt()
+	o.Install("unshare")
 	o.Files["/etc/os-release"] = "ID=debian\n"
 	o.Files["/proc/self/status"] = "CapEff:\t000001ffffffffff\n"
 	o.Files["/proc/cpuinfo"] = "processor\t: 0\ncpu MHz\t\t: 2400.000\n"

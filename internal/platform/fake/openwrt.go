@@ -96,16 +96,21 @@ func (l *Linux) WithDnsmasq() *Dnsmasq {
 func newLinux(files map[string]string) *Linux {
 	l := &Linux{Machine: NewMachine(files), Kernel: linuxfake.New()}
 	for _, tool := range []string{"tc", "ip", "ethtool", "nft", "unshare"} {
-		l.Tools[tool] = Tool{Run: func(args []string, in []byte) (string, error) {
-			out, errOut, err := l.Kernel.Run(context.Background(), append([]string{tool}, args...), in)
-			if err != nil {
-				err = errors.New(string(errOut))
-			}
-			return string(out), err
-		}, Changes: func(args []string) bool { return linuxfake.Changes(append([]string{tool}, args...)) }}
+		l.Install(tool)
 	}
 	l.Shows = func() string { return l.Kernel.Text() }
 	return l
+}
+
+// Install gives the router a program that its kernel answers.
+func (l *Linux) Install(tool string) {
+	l.Tools[tool] = Tool{Run: func(args []string, in []byte) (string, error) {
+		out, errOut, err := l.Kernel.Run(context.Background(), append([]string{tool}, args...), in)
+		if err != nil {
+			err = errors.New(string(errOut))
+		}
+		return string(out), err
+	}, Changes: func(args []string) bool { return linuxfake.Changes(append([]string{tool}, args...)) }}
 }
 
 // kernel runs a command that may come from another program than unbloat. It
@@ -187,7 +192,7 @@ func NewOpenWrt() *OpenWrt {
 		}
 		return "/lib/modules/6.6.110/" + name + ".ko\n", nil
 	}}
-	delete(o.Tools, "unshare") // a package of its own, which nobody has
+	delete(o.Tools, "unshare") // a package of its own
 	for _, name := range []string{"env", "nice", "xargs"} {
 		o.Tools[name] = Tool{Run: o.applet}
 	}
