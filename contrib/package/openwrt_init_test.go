@@ -162,9 +162,9 @@ func TestLuciGone(t *testing.T) {
 	for _, kind := range []string{kindIPK, kindAPK} {
 		scripts := map[string]string{}
 		for _, f := range p.scripts(kind) {
-			scripts[f.name] = strings.NewReplacer("/etc/init.d/rpcd", init, "rm -rf /tmp/", "echo gone /nowhere/").Replace(string(f.text))
+			scripts[f.name] = strings.NewReplacer("/etc/init.d/rpcd", init, "rm -f /tmp/", "echo gone /nowhere/").Replace(string(f.text))
 		}
-		for root, want := range map[string]string{"": "gone /nowhere/luci-indexcache* /tmp/luci-modulecache\nrpcd reload\n", "/image": ""} {
+		for root, want := range map[string]string{"": "gone /nowhere/luci-indexcache*\nrpcd reload\n", "/image": ""} {
 			c := exec.CommandContext(t.Context(), shell[0], shell[1], "-c", scripts["postrm"])
 			c.Env = []string{"PATH=" + os.Getenv("PATH"), "IPKG_INSTROOT=" + root}
 			if out, err := c.CombinedOutput(); err != nil || string(out) != want {
