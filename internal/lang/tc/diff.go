@@ -23,6 +23,12 @@ func (s schema) compare(actual, wanted Options, inner bool) []change {
 		}
 		a, aok := f.value(actual)
 		w, wok := f.value(wanted)
+		if odd, unread := actual["?"+f.json]; unread {
+			if _, both := wanted["?"+f.json]; both {
+				continue // below
+			}
+			a, aok = odd, false
+		}
 		if aok == wok && a.equal(w) {
 			continue
 		}

@@ -18,6 +18,10 @@ func ParseFilters(b []byte, parent string) ([]Filter, error) {
 	if err != nil {
 		return nil, err
 	}
+	return filters(list, parent)
+}
+
+func filters(list []object, parent string) ([]Filter, error) {
 	var out []Filter
 	for _, o := range list {
 		f := Filter{Kind: o.text("kind"), Parent: parent, Protocol: o.text("protocol")}
@@ -27,10 +31,15 @@ func ParseFilters(b []byte, parent string) ([]Filter, error) {
 		if f.Kind == "" {
 			return nil, fmt.Errorf("read filters of %s: an entry without a kind", parent)
 		}
+		var err error
 		if f.Pref, err = strconv.Atoi(o.text("pref")); err != nil {
 			return nil, fmt.Errorf("read filter %s of %s: preference %q is not a number", f.Kind, parent, o.text("pref"))
 		}
-		opts := o.child("options")
+		words := pairs
+		if f.Kind == "u32" {
+			words = u32Words
+		}
+		opts := o.child("options").spelledOut(words)
 		if opts == nil || tableOnly(f.Kind, opts) {
 			continue // the header of its preference, or u32's own hash table
 		}
@@ -60,6 +69,47 @@ func sortMarks(list []Filter) {
 	}
 }
 
+// u32Words reads a u32 filter as iproute2 prints it before 5.14: "fh 800::800 order
+// 2048 key ht 800 bkt 0 flowid 1:1 not_in_hw match 00060000/00ff0000 at 8", with the
+// names and values of its later JSON.
+func u32Words(w []string) object {
+	var out object
+	add := func(key string, value any) { out = append(out, member{key, value}) }
+	for ; len(w) > 0; w = w[1:] {
+		word := func(i int) string { return w[min(i, len(w)-1)] }
+		switch {
+		case w[0] == "key" && word(1) == "ht" && len(w) > 4:
+			add("key_ht", w[2])
+			w = w[4:]
+		case w[0] == "ht" && word(1) == "divisor" && len(w) > 2:
+			add("ht_divisor", w[2])
+			w = w[2:]
+		case w[0] == "match" && word(2) == "at" && len(w) > 3:
+			value, mask, _ := strings.Cut(w[1], "/")
+			off := strings.TrimPrefix(w[3], "nexthdr+")
+			add("match", object{{"value", hexDigits(value)}, {"mask", hexDigits(mask)}, {"offmask", strings.TrimSuffix(w[3], off)}, {"off", off}})
+			w = w[3:]
+		case w[0] == "terminal" && len(w) > 2: // terminal flowid ???
+			add("terminal", "true")
+			w = w[2:]
+		case len(w) > 1 && slices.Contains([]string{"fh", "order", "flowid", "*flowid"}, w[0]):
+			add(strings.TrimPrefix(w[0], "*"), w[1])
+			w = w[1:]
+		default:
+			add(w[0], "true")
+		}
+	}
+	return out
+}
+
+// hexDigits drops the zeros in front of a hexadecimal number.
+func hexDigits(s string) string {
+	if short := strings.TrimLeft(s, "0"); short != "" {
+		return short
+	}
+	return "0"
+}
+
 // tableOnly reports whether the entry is the one-bucket hash table that u32
 // creates for each preference.
 func tableOnly(kind string, o object) bool {
@@ -68,14 +118,14 @@ func tableOnly(kind string, o object) bool {
 
 // read fills Handle, Args and Opaque from a filter's options.
 func (f *Filter) read(o object) {
-	if t := o.text(textKey); t != "" {
-		o = pairs(strings.Fields(t))
-	}
 	for _, m := range o {
 		switch m.key {
 		case "not_in_hw", "order", "key_ht", "bkt", "terminal", "skip_hw":
 		case "fh", "handle":
 			f.Handle = flat(m.value)
+		case "fw": // its handle, since iproute2 6.15
+			o, _ := m.value.(object)
+			f.Handle = strings.TrimSuffix(o.text("mark")+"/"+o.text("mask"), "/")
 		case "match":
 			f.match(m.value)
 		case "keys":

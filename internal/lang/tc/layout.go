@@ -135,7 +135,7 @@ func (want *State) shape(s plan.Shaper, shares []plan.Share, c *plan.Classes, no
 	own := c.ByBPF()
 	d := want.Device(s.Device)
 	root, in := d.Tree.Split()
-	if q, ok := root.Root(); ok && !replace {
+	if q, ok := root.Root(); ok && !replace && !root.idle() {
 		return &ForeignError{Device: s.Device, What: fmt.Sprintf("qdisc %s %s at the root", q.Kind, q.Handle)}
 	}
 	if s.IngressOf != "" {

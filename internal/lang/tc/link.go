@@ -1,7 +1,6 @@
 package tc
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,9 +14,11 @@ type Link struct {
 	Carrier    bool   // the link is up: cable plugged in, PPP session established
 	MTU        int
 	NoEthernet bool // packets have no Ethernet header: ppp, tun, wireguard
+	AltNames   []string
 }
 
-// ParseLinks reads `ip -j -d link show`.
+// ParseLinks reads `ip -j -d link show`. What it doesn't understand of a device, such
+// as of a kind of tunnel, it leaves out.
 func ParseLinks(b []byte) ([]Link, error) {
 	list, err := decodeList(b)
 	if err != nil {
@@ -27,8 +28,10 @@ func ParseLinks(b []byte) ([]Link, error) {
 	for _, o := range list {
 		l := Link{Name: o.text("ifname"), Kind: o.child("linkinfo").text("info_kind")}
 		if l.Name == "" {
-			return nil, fmt.Errorf("read links: an entry without a name")
+			continue
 		}
+		names, _ := o.get("altnames")
+		l.AltNames = strings.Fields(flat(names))
 		v, _ := o.get("flags")
 		flags := strings.Fields(flat(v))
 		l.Up, l.Carrier = slices.Contains(flags, "UP"), slices.Contains(flags, "LOWER_UP")

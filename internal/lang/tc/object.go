@@ -1,18 +1,20 @@
 package tc
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
-// textKey holds bare text in a decoded object. tc(8) prints JSON that a strict
-// parser would misread: keys occur twice (the matches of a u32 filter, tbf's
-// mpu), and kinds without JSON support print bare text between braces ({default
-// 10 }). So objects are kept as ordered lists, and bare text is quoted under
-// this key before decoding.
+// textKey holds bare text in a decoded object. What tc(8) and ip(8) print with -j
+// is not always JSON: keys occur twice (the matches of a u32 filter, tbf's mpu),
+// kinds without JSON support print text, alone ({default 10 }) or among members (u32
+// before iproute2 5.14), and values are printed twice ("17":"0x11" of an ERSPAN
+// tunnel). So objects are kept as ordered lists, and what is no member is kept as
+// text under this key, where it was. One entry of a list that nobody understands
+// does not keep the others from being read.
 const textKey = "?text"
 
 // maxDepth bounds the nesting that is accepted; tc(8) never goes beyond 5.
@@ -49,20 +51,35 @@ func (o object) child(key string) object {
 	return c
 }
 
+// spelledOut returns the object with the members that its text stands for.
+func (o object) spelledOut(read func(words []string) object) object {
+	var out object
+	for _, m := range o {
+		if m.key == textKey {
+			out = append(out, read(strings.Fields(flat(m.value)))...)
+		} else {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
 // decodeList reads the array of objects that `tc -j` and `ip -j` print; no
 // output at all is an empty list.
 func decodeList(b []byte) ([]object, error) {
-	if len(bytes.TrimSpace(b)) == 0 {
-		return nil, nil
-	}
-	dec := json.NewDecoder(bytes.NewReader(quoteBare(b)))
-	dec.UseNumber()
-	var out []object
-	for { // several arrays follow each other in batch mode
-		v, err := decodeValue(dec, 0)
-		if err == io.EOF {
+	lists, err := decodeLists(b)
+	return slices.Concat(lists...), err
+}
+
+// decodeLists reads arrays that follow each other, as batch mode prints them. It
+// fails only if the output is cut off, or is something else.
+func decodeLists(b []byte) ([][]object, error) {
+	var out [][]object
+	for r := (reader{b: b}); ; {
+		if r.next() == 0 {
 			return out, nil
 		}
+		v, err := r.value(0)
 		if err != nil {
 			return nil, fmt.Errorf("read tool's JSON: %w", err)
 		}
@@ -70,114 +87,144 @@ func decodeList(b []byte) ([]object, error) {
 		if !ok {
 			return nil, fmt.Errorf("read tool's JSON: not a list")
 		}
+		list := []object{}
 		for _, it := range items {
 			o, ok := it.(object)
 			if !ok {
 				return nil, fmt.Errorf("read tool's JSON: the list holds something other than objects")
 			}
 			if len(o) > 0 { // ip -j prints {} for what it filtered out
-				out = append(out, o)
+				list = append(list, o)
 			}
 		}
+		out = append(out, list)
 	}
 }
 
-func decodeValue(dec *json.Decoder, depth int) (any, error) {
+// A reader reads JSON, and what tools take for it.
+type reader struct {
+	b  []byte
+	at int
+}
+
+// next skips blanks and returns the byte there; 0 at the end.
+func (r *reader) next() byte {
+	for ; r.at < len(r.b); r.at++ {
+		if c := r.b[r.at]; c > ' ' {
+			return c
+		}
+	}
+	return 0
+}
+
+func (r *reader) value(depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("nested too deeply")
 	}
-	tok, err := dec.Token()
-	if err != nil {
-		return nil, err
+	switch r.next() {
+	case 0:
+		return nil, io.ErrUnexpectedEOF
+	case '{':
+		r.at++
+		return r.object(depth)
+	case '[':
+		r.at++
+		return r.array(depth)
+	case '"':
+		return r.text()
+	case ',', '}', ']':
+		return "", nil // it is missing
 	}
-	switch t := tok.(type) {
-	case json.Delim:
-		if t == '[' {
-			return decodeArray(dec, depth)
-		}
-		return decodeObject(dec, depth)
-	case json.Number:
-		return t.String(), nil
-	case bool:
-		if t {
-			return "true", nil
-		}
-		return "false", nil
-	case nil:
-		return "null", nil
-	case string:
-		return t, nil
-	}
-	return nil, fmt.Errorf("unexpected %v", tok)
+	return r.bare(`,"{}[]`), nil
 }
 
-func decodeArray(dec *json.Decoder, depth int) (any, error) {
+// array reads up to its end, or up to that of the object that it is in.
+func (r *reader) array(depth int) ([]any, error) {
 	list := []any{}
-	for dec.More() {
-		v, err := decodeValue(dec, depth+1)
+	for {
+		switch r.next() {
+		case ']':
+			r.at++
+			return list, nil
+		case '}':
+			if depth > 0 {
+				return list, nil
+			}
+			fallthrough // one too many
+		case ',':
+			r.at++
+			continue
+		}
+		v, err := r.value(depth + 1)
 		if err != nil {
-			return nil, unexpectedEnd(err)
+			return nil, err
 		}
 		list = append(list, v)
 	}
-	_, err := dec.Token()
-	return list, unexpectedEnd(err)
 }
 
-func decodeObject(dec *json.Decoder, depth int) (any, error) {
+func (r *reader) object(depth int) (object, error) {
 	var o object
-	for dec.More() {
-		k, err := dec.Token()
-		if err != nil {
-			return nil, unexpectedEnd(err)
+	for {
+		var v any
+		var err error
+		key := textKey
+		switch r.next() {
+		case '}':
+			r.at++
+			return o, nil
+		case ',':
+			r.at++
+			continue
+		case 0, '{':
+			v, err = r.value(depth + 1)
+		case '"':
+			var name string
+			if name, err = r.text(); err == nil && r.next() == ':' {
+				r.at++
+				key = name
+				v, err = r.value(depth + 1)
+			} else {
+				v = name
+			}
+		default:
+			v = r.bare(`"{}`)
 		}
-		v, err := decodeValue(dec, depth+1)
 		if err != nil {
-			return nil, unexpectedEnd(err)
+			return nil, err
 		}
-		o = append(o, member{k.(string), v})
+		if key == textKey {
+			v = flat(v)
+		}
+		o = append(o, member{key, v})
 	}
-	_, err := dec.Token()
-	return o, unexpectedEnd(err)
 }
 
-// unexpectedEnd keeps an end inside a value from passing for the end of the output.
-func unexpectedEnd(err error) error {
-	if err == io.EOF {
-		return io.ErrUnexpectedEOF
+// bare returns the text up to one of the bytes of ends.
+func (r *reader) bare(ends string) string {
+	from := r.at
+	for r.at++; r.at < len(r.b) && strings.IndexByte(ends, r.b[r.at]) < 0; r.at++ {
 	}
-	return err
+	return strings.TrimSpace(string(r.b[from:r.at]))
 }
 
-// quoteBare rewrites {bare text } to {"?text":"bare text"}; everything else stays.
-func quoteBare(b []byte) []byte {
-	var out bytes.Buffer
-	inString := false
-	for i := 0; i < len(b); i++ {
-		c := b[i]
-		out.WriteByte(c)
-		switch {
-		case inString && c == '\\' && i+1 < len(b):
-			i++
-			out.WriteByte(b[i])
-		case c == '"':
-			inString = !inString
-		case c == '{' && !inString:
-			end := bytes.IndexByte(b[i:], '}')
-			if end < 0 {
-				continue
+// text reads a string in quotes.
+func (r *reader) text() (string, error) {
+	for from := r.at; ; {
+		r.at++
+		if r.at >= len(r.b) {
+			return "", io.ErrUnexpectedEOF
+		}
+		switch r.b[r.at] {
+		case '\\':
+			r.at++
+		case '"':
+			r.at++
+			var s string
+			if json.Unmarshal(r.b[from:r.at], &s) != nil {
+				s = string(r.b[from+1 : r.at-1])
 			}
-			body := strings.TrimSpace(string(b[i+1 : i+end]))
-			if body == "" || body[0] == '"' {
-				continue
-			}
-			quoted, err := json.Marshal(body)
-			if err != nil {
-				continue
-			}
-			fmt.Fprintf(&out, "%q:%s", textKey, quoted)
-			i += end - 1
+			return s, nil
 		}
 	}
-	return out.Bytes()
 }

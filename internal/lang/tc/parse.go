@@ -34,13 +34,9 @@ func ParseQdiscs(b []byte) ([]Qdisc, error) {
 			return nil, fmt.Errorf("read qdisc %s %s: it has no parent", q.Kind, q.Handle)
 		}
 		s, _ := qdiscSchema(q.Kind)
-		if q.Options, err = s.parse(o.child("options")); err != nil {
-			return nil, fmt.Errorf("read qdisc %s %s: %w", q.Kind, q.Handle, err)
-		}
+		q.Options = s.parse(o.child("options"))
 		if st := o.child("stab"); st != nil {
-			if q.Stab, err = stabSchema().parse(st); err != nil {
-				return nil, fmt.Errorf("read size table of qdisc %s %s: %w", q.Kind, q.Handle, err)
-			}
+			q.Stab = stabSchema().parse(st)
 		}
 		for _, k := range []string{"ingress_block", "egress_block"} {
 			if v := o.text(k); v != "" {
@@ -83,10 +79,7 @@ func ParseClasses(b []byte) ([]Class, error) {
 		if c.Parent == "" || o.text("root") != "" {
 			c.Parent = major + ":"
 		}
-		var err error
-		if c.Options, err = s.parse(o.without("class", "handle", "parent", "root", "leaf")); err != nil {
-			return nil, fmt.Errorf("read class %s %s: %w", c.Kind, c.ID, err)
-		}
+		c.Options = s.parse(o.without("class", "handle", "parent", "root", "leaf"))
 		if slices.ContainsFunc(out, func(x Class) bool { return x.ID == c.ID }) {
 			return nil, fmt.Errorf("read class %s %s: it is listed twice", c.Kind, c.ID)
 		}
@@ -149,14 +142,12 @@ func pairs(w []string) object {
 	return o
 }
 
-// parse turns the members of o into canonical options. Members without a field
-// are kept under "?name", which marks the object as not rebuildable.
-func (s schema) parse(o object) (Options, error) {
-	if t := o.text(textKey); t != "" && len(o) == 1 {
-		o = pairs(strings.Fields(t))
-	}
+// parse turns the members of o into canonical options. Members without a field, and
+// values that are none of their field, are kept under "?name", which marks the object
+// as not rebuildable.
+func (s schema) parse(o object) Options {
 	var out Options
-	for _, m := range o {
+	for _, m := range o.spelledOut(pairs) {
 		f, ok := s.field(m.key)
 		if ok && f.skip {
 			continue
@@ -166,15 +157,16 @@ func (s schema) parse(o object) (Options, error) {
 			out = out.with("?"+m.key, text)
 			continue
 		}
-		v, err := f.canonical(text)
-		if err != nil {
-			return nil, err
+		v, ok := f.canonical(text)
+		if !ok {
+			out = out.with("?"+f.json, text)
+			continue
 		}
 		if f.deflt != v || v == "" {
 			out = out.with(f.json, v)
 		}
 	}
-	return out, nil
+	return out
 }
 
 func (s schema) field(json string) (field, bool) {
@@ -232,7 +224,7 @@ func flat(v any) string {
 	case object:
 		parts := make([]string, len(t))
 		for i, m := range t {
-			parts[i] = m.key + " " + flat(m.value)
+			parts[i] = strings.TrimPrefix(m.key, textKey) + " " + flat(m.value)
 		}
 		return strings.Join(parts, " ")
 	}

@@ -1,12 +1,19 @@
 package tc
 
-import "strings"
+import (
+	"slices"
+	"strings"
 
-// ReadTree reads everything that tc(8) shows for dev. run gets the arguments
-// after `tc -j -d` and returns the output.
-func ReadTree(dev string, run func(args ...string) ([]byte, error)) (Tree, error) {
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// ReadTree reads everything that tc(8) shows for dev. run gets lines for `tc -j -d`,
+// several for its batch mode, and returns what they print. What can't be read of
+// filters and classes is in the tree as something that can't be rebuilt.
+func ReadTree(dev string, run func(lines ...string) ([]byte, error)) (Tree, error) {
 	var t Tree
-	out, err := run("qdisc", "show", "dev", dev)
+	out, err := run("qdisc show dev " + dev)
 	if err != nil {
 		return t, err
 	}
@@ -14,28 +21,49 @@ func ReadTree(dev string, run func(args ...string) ([]byte, error)) (Tree, error
 		return t, err
 	}
 	if hasClassful(t.Qdiscs) {
-		if out, err = run("class", "show", "dev", dev); err != nil {
+		if out, err = run("class show dev " + dev); err != nil {
 			return t, err
 		}
 		if t.Classes, err = ParseClasses(out); err != nil {
 			t.unreadable(err)
 		}
 	}
-	for _, at := range filterParents(t) {
-		args := []string{"filter", "show", "dev", dev, "parent", at}
+	return t, t.readFilters(dev, run)
+}
+
+// readFilters asks for those of all parents at once: hundreds of classes are no rarity.
+func (t *Tree) readFilters(dev string, run func(lines ...string) ([]byte, error)) error {
+	parents := filterParents(*t)
+	lines := make([]string, len(parents))
+	for i, at := range parents {
+		lines[i] = "filter show dev " + dev + " parent " + at
 		if at == ingressAt || at == egressAt {
-			args = append(args[:4], at)
+			lines[i] = "filter show dev " + dev + " " + at
 		}
-		if out, err = run(args...); err != nil {
-			return t, err
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	out, err := run(lines...)
+	if err != nil {
+		return err
+	}
+	lists, unread := decodeLists(out)
+	for i, at := range parents {
+		var fs []Filter
+		if unread == nil && len(lists) == len(lines) {
+			fs, err = filters(lists[i], at)
+		} else if out, err = run(lines[i]); err != nil {
+			return err
+		} else {
+			fs, err = ParseFilters(out, at)
 		}
-		fs, err := ParseFilters(out, at)
 		if err != nil {
-			return t, err
+			fs = []Filter{{Kind: "unread", Parent: at, Opaque: err.Error()}}
 		}
 		t.Filters = append(t.Filters, fs...)
 	}
-	return t, nil
+	return nil
 }
 
 // unreadable marks the tree as not rebuildable because its classes can't be
@@ -96,10 +124,26 @@ func Foreign(a, w Device) Tree {
 }
 
 // OnLoopback returns the tree with every redirect pointing to lo, for a trial
-// where the real targets don't exist.
+// where the real targets don't exist. lo has one queue: for mq, which has no options,
+// HTB bears what is below it.
 func (t Tree) OnLoopback() Tree {
 	out := t
 	out.Filters = nil
+	if root, ok := t.Root(); ok && root.Kind == "mq" {
+		out.Qdiscs, out.Classes = nil, nil
+		for _, q := range t.Qdiscs {
+			if q.Handle == root.Handle {
+				continue
+			}
+			out.Qdiscs = append(out.Qdiscs, q)
+			if strings.HasPrefix(q.Parent, root.Handle) {
+				out.Classes = append(out.Classes, Class{Kind: "htb", ID: q.Parent, Parent: root.Handle, Options: classOptions(plan.Shaper{Rate: unit.GbitPerSecond})})
+			}
+		}
+		if out.Classes != nil {
+			out.Qdiscs = append(out.Qdiscs, Qdisc{Kind: "htb", Handle: root.Handle, Parent: rootAt, Options: Options{"direct_qlen": num(1000)}})
+		}
+	}
 	for _, f := range t.Filters {
 		if f.Kind == "bpf" {
 			continue // its program may not be loaded yet
@@ -113,6 +157,15 @@ func (t Tree) OnLoopback() Tree {
 		out.Filters = append(out.Filters, f)
 	}
 	return out
+}
+
+// idle reports whether what is at the root is mq with queues that hold back nothing: a
+// network card with several has it by itself.
+func (t Tree) idle() bool {
+	root, _ := t.Root()
+	return root.Kind == "mq" && len(t.Classes) == 0 && !slices.ContainsFunc(t.Qdiscs, func(q Qdisc) bool {
+		return q.Parent != rootAt && q.Parent != ingressAt && !slices.Contains([]string{"fq_codel", "fq", "codel", "pie", "sfq", "pfifo", "bfifo", "pfifo_head_drop"}, q.Kind)
+	})
 }
 
 // Differences lists where got differs from t, for people; nil if they are

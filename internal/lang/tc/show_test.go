@@ -57,17 +57,19 @@ func mapKeys(m map[string]string) func(func(string) bool) {
 // readArchive reads a tree from what `tc -j -d …` printed on kernel 7.3 with iproute2 6.1.
 func readArchive(t *testing.T, ar *txtar.Archive) tc.Tree {
 	t.Helper()
-	tree, err := tc.ReadTree("wan", func(args ...string) ([]byte, error) {
-		name := "tc -j -d " + strings.Join(args, " ")
-		for _, f := range ar.Files {
-			if f.Name == name {
-				return f.Data, nil
+	tree, err := tc.ReadTree("wan", func(lines ...string) (out []byte, err error) {
+		for _, line := range lines {
+			i := slices.IndexFunc(ar.Files, func(f txtar.File) bool { return f.Name == "tc -j -d "+line })
+			switch {
+			case i >= 0:
+				out = append(out, ar.Files[i].Data...)
+			case strings.HasPrefix(line, "filter"):
+				out = append(out, "[]\n"...)
+			default:
+				err = fmt.Errorf("the archive has no %q", line)
 			}
 		}
-		if args[0] == "filter" {
-			return []byte("[]"), nil
-		}
-		return nil, fmt.Errorf("the archive has no %q", name)
+		return out, err
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -202,16 +204,87 @@ func TestClassesInJSON(t *testing.T) {
 	if lost := (tc.Tree{Classes: b}).Unrebuildable(); lost != nil {
 		t.Errorf("can't be rebuilt: %q", lost)
 	}
-	tree, err := tc.ReadTree("wan", func(args ...string) ([]byte, error) {
-		switch args[0] {
-		case "qdisc":
-			return []byte(`[{"kind":"hfsc","handle":"5:","root":true,"options":{default 10 }}]`), nil
-		case "class":
-			return []byte(`[{"class":"hfsc","handle":"5:1","parent":"5:"sc m1 0bit d 0us m2 950Kbit }]`), nil
+}
+
+// TestVersions: what iproute2 5.10, 6.1 and 6.15 print of the same queues is read as the
+// same tree: 5.10 prints u32 as text, 6.15 HTB's classes and fw as JSON.
+func TestVersions(t *testing.T) {
+	paths, err := filepath.Glob("testdata/versions/*.txtar")
+	if err != nil || len(paths) == 0 {
+		t.Fatal("no recorded output", err)
+	}
+	for _, path := range paths {
+		ar, err := txtar.ParseFile(path)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return []byte("[]"), nil
-	})
-	if err != nil || len(tree.Unrebuildable()) != 1 {
-		t.Errorf("broken JSON: %v, can't be rebuilt: %q", err, tree.Unrebuildable())
+		var first tc.Tree
+		for i, version := range []string{"5.10", "6.1", "6.15"} {
+			of := &txtar.Archive{}
+			for _, f := range ar.Files {
+				if name, ok := strings.CutPrefix(f.Name, "iproute2 "+version+": "); ok {
+					of.Files = append(of.Files, txtar.File{Name: name, Data: f.Data})
+				}
+			}
+			tree := readArchive(t, of)
+			for j := range tree.Filters {
+				if tree.Filters[j].Opaque != "" {
+					tree.Filters[j].Handle = "" // 0x1 or 1
+				}
+			}
+			if i == 0 {
+				first = tree
+			}
+			if d := first.Differences(tree); d != nil || len(tree.Filters) == 0 {
+				t.Errorf("%s: iproute2 %s: %q", path, version, d)
+			}
+		}
+	}
+}
+
+// TestNoJSON: what is among members as text is read, and what nobody understands keeps
+// nothing else from being read. What is cut off is an error.
+func TestNoJSON(t *testing.T) {
+	const reported = `[{"protocol":"all","pref":9,"kind":"u32","chain":0,"options":{fh 800::800 order 2048 key ht 800 bkt 0 flowid 1:1 not_in_hw ` + "\n" +
+		`  match 00000000/00000000 at 0"actions":[{"order":1,"kind":"mirred","mirred_action":"redirect","direction":"egress","to_dev":"ifb9","control_action":{"type":"stolen"}}]}},` +
+		`{"protocol":"ip","pref":10,"kind":"odd","chain":0,"options":{"a":"17":"0x11","b":[1,{x y},"c":],d "e" 5}}},{"protocol":"ip","pref":11,"kind":"fw","chain":0,"options":{handle 0x1 classid 1:2 }}]`
+	fs, err := tc.ParseFilters([]byte(reported), tc.AtIngress)
+	if err != nil || len(fs) != 3 {
+		t.Fatalf("%v: %+v", err, fs)
+	}
+	want := "tc filter add dev wan ingress protocol all pref 9 u32 classid 1:1 match u32 0x0 0x0 at 0 action mirred egress redirect dev ifb9"
+	if got := (tc.Tree{Filters: fs[:1]}).Build("wan"); len(got) != 1 || got[0].String() != want || fs[0].Opaque != "" || fs[0].Handle != "800::800" {
+		t.Errorf("%q\nof %+v", got, fs[0])
+	}
+	if fs[1].Opaque == "" || fs[2].Opaque != "" || fs[2].Handle != "0x1" {
+		t.Errorf("%+v", fs[1:])
+	}
+	const erspan = `[{"ifname":"er","flags":["UP"],"mtu":1464,"link_type":"ether","linkinfo":{"info_kind":"erspan","info_data":{"erspan_ver":2,"erspan_hwid":"17":"0x11","remote":"192.0.2.2"}}},` +
+		`{"ifname":"wan","flags":["UP","LOWER_UP"],"mtu":1500,"link_type":"ether","altnames":["enp9s0f1","uplink"]}]`
+	links, err := tc.ParseLinks([]byte(erspan))
+	if err != nil || len(links) != 2 || links[0].Kind != "erspan" || links[0].MTU != 1464 || !links[1].Carrier || !slices.Equal(links[1].AltNames, []string{"enp9s0f1", "uplink"}) {
+		t.Errorf("%v: %+v", err, links)
+	}
+	for n := range len(reported) - 1 {
+		if fs, err := tc.ParseFilters([]byte(reported[:n+1]), tc.AtIngress); err == nil {
+			t.Fatalf("cut off after %d bytes: %+v", n+1, fs)
+		}
+	}
+	// Of a tree with such a part the rest is read, and the part is never made again.
+	for _, cut := range []string{`[{"protocol":"all"`, "no list"} {
+		tree, err := tc.ReadTree("wan", func(lines ...string) ([]byte, error) {
+			switch {
+			case strings.HasPrefix(lines[0], "qdisc"):
+				return []byte(`[{"kind":"htb","handle":"1:","root":true,"options":{"default":"0x10","r2q":"ten"}},{"kind":"ingress","handle":"ffff:","parent":"ffff:fff1"}]`), nil
+			case len(lines) == 2:
+				return []byte("[]\n" + cut), nil
+			case strings.HasSuffix(lines[0], "ingress"):
+				return []byte(cut), nil
+			}
+			return []byte("[]"), nil
+		})
+		if lost := tree.Unrebuildable(); err != nil || len(lost) != 2 || len(tree.Qdiscs) != 2 {
+			t.Errorf("%v: %q of %+v", err, lost, tree)
+		}
 	}
 }

@@ -84,12 +84,56 @@ func Commands(actual, wanted State) []Command {
 	return out
 }
 
+// Restoring renders the commands that lead to before from any state on the way to
+// wanted, without looking. Those that remove something fail where it is not. What
+// can't be made again was never changed, and neither was somebody else's that is
+// wanted as it was.
+func Restoring(before, wanted State) []Command {
+	var out []Command
+	blank := before.Clone()
+	for i, d := range before.Devices {
+		for feature, on := range d.Features {
+			blank.Devices[i].Features[feature] = !on
+		}
+		stays := func(is, want Tree) bool {
+			return is.Unrebuildable() != nil || !is.Empty() && !is.OwnRoot() && !is.OwnIngress() && is.patchTo(d.Name, want).diffs == nil
+		}
+		root, in := d.Tree.Split()
+		wroot, win := wanted.Device(d.Name).Tree.Split()
+		if !stays(in, win) {
+			for _, kind := range []string{"ingress", "clsact"} {
+				out = append(out, Command{"tc", "qdisc", "del", "dev", d.Name, kind})
+			}
+			in = Tree{}
+		}
+		if !stays(root, wroot) {
+			out = append(out, Command{"tc", "qdisc", "del", "dev", d.Name, "root"})
+			root = Tree{}
+		}
+		if !d.Exists {
+			out = append(out, Command{"ip", "link", "del", "dev", d.Name})
+		}
+		blank.Devices[i].Tree = Join(root, in)
+	}
+	return append(out, Commands(blank, before)...)
+}
+
+// partTo returns how to get from one part of dev's queues to the wanted one. A part
+// that can't be made again was never changed, unless it is ours: what differs there
+// is somebody else's matter.
+func partTo(dev string, is, want Tree) patch {
+	ours := func(t Tree) bool { return t.OwnRoot() || t.OwnIngress() }
+	if !ours(is) && !ours(want) && want.Unrebuildable() != nil {
+		return patch{}
+	}
+	return is.patchTo(dev, want)
+}
+
 // ingress returns the ingress parts of both and reports whether they are equal.
 func ingress(a, w Device) (is, want Tree, equal bool) {
 	_, is = a.Tree.Split()
 	_, want = w.Tree.Split()
-	p := is.patchTo(w.Name, want)
-	return is, want, len(p.diffs) == 0
+	return is, want, len(partTo(w.Name, is, want).diffs) == 0
 }
 
 func dropIngress(a, w Device) []Command {
@@ -140,7 +184,7 @@ func setRoot(a, w Device) []Command {
 	}
 	is, _ := a.Tree.Split()
 	want, _ := w.Tree.Split()
-	p := is.patchTo(w.Name, want)
+	p := partTo(w.Name, is, want)
 	switch {
 	case len(p.diffs) == 0:
 		return nil
@@ -202,8 +246,8 @@ func Differences(actual, wanted State) []string {
 		}
 		ar, ai := a.Tree.Split()
 		wr, wi := w.Tree.Split()
-		out = append(out, ar.patchTo(w.Name, wr).diffs...)
-		out = append(out, ai.patchTo(w.Name, wi).diffs...)
+		out = append(out, partTo(w.Name, ar, wr).diffs...)
+		out = append(out, partTo(w.Name, ai, wi).diffs...)
 	}
 	return out
 }

@@ -1,7 +1,6 @@
 package tc
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -9,15 +8,16 @@ import (
 )
 
 // canonical converts what tc(8) prints for a field (a JSON scalar as text, or a
-// word of text output) to the canonical text of a Value.
-func (f field) canonical(s string) (string, error) {
+// word of text output) to the canonical text of a Value; ok is false if it is none
+// of the field's.
+func (f field) canonical(s string) (text string, ok bool) {
 	switch f.unit {
 	case rate:
 		if s == "unlimited" {
-			return "0", nil
+			return "0", true
 		}
 		if n, err := strconv.ParseInt(s, 10, 64); err == nil && n >= 0 && n < 1<<60 {
-			return strconv.FormatInt(n*8, 10), nil // JSON: bytes/s
+			return strconv.FormatInt(n*8, 10), true // JSON: bytes/s
 		}
 		return printedRate(s)
 	case size, bucket:
@@ -25,25 +25,19 @@ func (f field) canonical(s string) (string, error) {
 	case flag:
 		switch s {
 		case "true", "null", "1", "":
-			return "1", nil
+			return "1", true
 		case "false", "0":
-			return "0", nil
+			return "0", true
 		}
-		return "", fmt.Errorf("option %s: %q is neither true nor false", f.json, s)
+		return "", false
 	case number, micros, codelTime, latency:
 		n, err := strconv.ParseInt(s, 0, 64)
-		if err != nil {
-			return "", fmt.Errorf("option %s: %q is not a number", f.json, s)
-		}
-		return strconv.FormatInt(n, 10), nil
+		return strconv.FormatInt(n, 10), err == nil
 	case hexadecimal:
 		n, err := strconv.ParseUint(strings.TrimPrefix(s, "0x"), 16, 32)
-		if err != nil {
-			return "", fmt.Errorf("option %s: %q is not a hexadecimal number", f.json, s)
-		}
-		return "0x" + strconv.FormatUint(n, 16), nil
+		return "0x" + strconv.FormatUint(n, 16), err == nil
 	default:
-		return s, nil
+		return s, true
 	}
 }
 
@@ -96,24 +90,21 @@ func (f field) args(v Value, o Options) []string {
 }
 
 // printedRate reads a rate as tc's text output has it ("950Kbit", "9Mbit").
-func printedRate(s string) (string, error) {
+func printedRate(s string) (string, bool) {
 	for _, u := range []struct {
 		suffix string
 		of     int64
 	}{{"Kbit", 1e3}, {"Mbit", 1e6}, {"Gbit", 1e9}, {"Tbit", 1e12}, {"bit", 1}} {
 		if num, ok := strings.CutSuffix(s, u.suffix); ok {
 			n, err := strconv.ParseInt(num, 10, 64)
-			if err != nil || n < 0 || n > (1<<62)/u.of {
-				return "", fmt.Errorf("rate %q: not a number tc(8) prints", s)
-			}
-			return strconv.FormatInt(n*u.of, 10), nil
+			return strconv.FormatInt(n*u.of, 10), err == nil && n >= 0 && n <= (1<<62)/u.of
 		}
 	}
-	return "", fmt.Errorf("rate %q: no unit tc(8) prints", s)
+	return "", false
 }
 
 // printedSize reads a size: a JSON number, or "1747b/1", "15Kb", "1Mb".
-func printedSize(s string) (string, error) {
+func printedSize(s string) (string, bool) {
 	s, _, _ = strings.Cut(s, "/")
 	of := int64(1)
 	switch {
@@ -125,12 +116,10 @@ func printedSize(s string) (string, error) {
 		s = s[:len(s)-1]
 	}
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil && n >= 0 && n < 1<<40 {
-		return strconv.FormatInt(n*of, 10), nil
+		return strconv.FormatInt(n*of, 10), true
 	}
-	if x, err := strconv.ParseFloat(s, 64); err == nil && x >= 0 && x < 1<<40 {
-		return strconv.FormatInt(int64(x*float64(of)), 10), nil // %g of a power of 1024
-	}
-	return "", fmt.Errorf("size %q: not one tc(8) prints", s)
+	x, err := strconv.ParseFloat(s, 64) // %g of a power of 1024
+	return strconv.FormatInt(int64(x*float64(of)), 10), err == nil && x >= 0 && x < 1<<40
 }
 
 // codelKernel returns what the kernel reports for a CoDel time of us
