@@ -68,7 +68,7 @@ func (f *targetFlags) reach(ctx context.Context, r *router) error {
 
 // watchdogThere makes the watchdog run on the router itself.
 func watchdogThere(r *router) {
-	if b, ok := r.engine.Backend.(remote.Restorer); ok {
+	if b, ok := r.engine.Backend.(platform.Restorer); ok {
 		r.engine.Watchdog = &remote.Watchdog{Runner: r.runner, Backend: b, Uptime: proc.Uptime}
 	}
 }
@@ -100,7 +100,7 @@ func (f *routerFlags) openREST(ctx context.Context, d *platform.Driver) (*router
 	if err := f.configure(r, true); err != nil {
 		return nil, err
 	}
-	backend, ok := r.engine.Backend.(remote.Restorer)
+	backend, ok := r.engine.Backend.(platform.Restorer)
 	if !ok {
 		return r, nil
 	}

@@ -484,6 +484,18 @@ func (e *Engine) lock(wan string) (*proc.Lock, error) {
 	return l, err
 }
 
+// lockSoon is lock for a revert: while a watchdog undoes the change, it waits a moment.
+func (e *Engine) lockSoon(ctx context.Context, wan string) (*proc.Lock, error) {
+	until := e.uptime() + watchdogPatience
+	for {
+		l, err := e.lock(wan)
+		var busy *BusyError
+		if !errors.As(err, &busy) || e.uptime() > until || !sleep(ctx, watchdogPoll) {
+			return l, err
+		}
+	}
+}
+
 func runStep(ctx context.Context, r platform.Runner, s platform.Step) error {
 	var in []byte
 	if s.Stdin != "" {

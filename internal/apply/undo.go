@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,11 +18,17 @@ type UndoError struct {
 	WAN         string
 	Differences []string // what still differs
 	Err         error    // the last failure
+	// Unread says that nobody knows whether it is restored: the commands for it were
+	// run, but the router's state can't be read.
+	Unread bool
 }
 
 func (e *UndoError) Error() string {
 	if errors.Is(e.Err, platform.ErrUnreachable) {
 		return fmt.Sprintf("undo on %s: %v; the watchdog on the router undoes the change; to be sure, run `unbloat revert` once the router can be reached again", e.WAN, e.Err)
+	}
+	if e.Unread {
+		return fmt.Sprintf("undo on %s: the commands that restore the old state were run, but whether it is restored can't be read: %v; once that works, run `unbloat revert` again", e.WAN, e.Err)
 	}
 	msg := fmt.Sprintf("undo on %s: the old state is not restored", e.WAN)
 	if len(e.Differences) > 0 {
@@ -37,10 +44,32 @@ func (e *UndoError) Error() string {
 func (e *UndoError) Unwrap() error { return e.Err }
 
 // restore repairs the router's state until it equals target, in at most `rounds`
-// rounds. A step that fails does not stop the others; the next round tries again
-// what is left.
+// rounds. What was done is known: where the state can't be read, it is restored
+// without, and read then.
 func (e *Engine) restore(ctx context.Context, j *Journal, target platform.State, rounds int) error {
+	err := e.repair(ctx, j, target, rounds)
+	var undo *UndoError
+	if !errors.As(err, &undo) || !undo.Unread {
+		return err
+	}
+	r, can := e.Backend.(platform.Restorer)
+	if !can || ctx.Err() != nil {
+		undo.Unread = false
+		return err
+	}
+	steps, failed := r.Restore(target, j.Wanted)
+	if failed != nil {
+		return errors.Join(err, failed)
+	}
+	_ = e.runAll(ctx, steps)
+	return e.repair(ctx, j, target, rounds)
+}
+
+// repair reads what differs from target, and repairs it, until nothing does. A step
+// that fails does not stop the others; the next round tries again what is left.
+func (e *Engine) repair(ctx context.Context, j *Journal, target platform.State, rounds int) error {
 	var last error
+	unread := 0
 	var diffs []string
 	for range rounds {
 		if errors.Is(last, platform.ErrUnreachable) {
@@ -53,6 +82,9 @@ func (e *Engine) restore(ctx context.Context, j *Journal, target platform.State,
 		now, err := e.Backend.Observe(ctx, j.Plan, target)
 		if err != nil {
 			last = err
+			if unread++; unread == 2 && !errors.Is(err, platform.ErrUnreachable) {
+				return &UndoError{WAN: j.WAN, Err: err, Unread: true}
+			}
 			continue
 		}
 		var steps []platform.Step
@@ -62,19 +94,25 @@ func (e *Engine) restore(ctx context.Context, j *Journal, target platform.State,
 		if len(diffs) == 0 {
 			return nil
 		}
-		for _, s := range steps {
-			if e.OnStep != nil {
-				e.OnStep(s)
-			}
-			if err := runStep(ctx, e.Runner, s); err != nil {
-				last = err
-			}
-			if ctx.Err() != nil {
-				break
-			}
-		}
+		last = cmp.Or(e.runAll(ctx, steps), last)
 	}
 	return &UndoError{WAN: j.WAN, Differences: diffs, Err: last}
+}
+
+// runAll runs all steps, and returns the last failure.
+func (e *Engine) runAll(ctx context.Context, steps []platform.Step) (last error) {
+	for _, s := range steps {
+		if e.OnStep != nil {
+			e.OnStep(s)
+		}
+		if err := runStep(ctx, e.Runner, s); err != nil {
+			last = err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return last
 }
 
 // A Settler is a Backend of a router that runs what it last loaded of its settings.
@@ -269,7 +307,7 @@ func (e *Engine) Revert(ctx context.Context, p Journal) (r Reverted, done bool, 
 	if err := checkName(wan); err != nil {
 		return r, false, err
 	}
-	l, err := e.lock(wan)
+	l, err := e.lockSoon(ctx, wan)
 	if err != nil {
 		return r, false, err
 	}
@@ -312,15 +350,17 @@ func (e *Engine) revertRecord(ctx context.Context, r *Reverted, p Journal) error
 	if rec != nil {
 		r.Was, p.Plan, origin, earlier = "committed", rec.Plan, rec.Origin, rec.Wanted
 	}
+	target := origin
 	now, err := e.Backend.Observe(ctx, p.Plan, earlier)
+	if err == nil {
+		target, err = e.Backend.Baseline(ctx, now, origin)
+	} else if rec != nil && !errors.Is(err, platform.ErrUnreachable) {
+		err = nil // the record knows what was there
+	}
 	if err != nil {
 		return err
 	}
-	target, err := e.Backend.Baseline(ctx, now, origin)
-	if err != nil {
-		return err
-	}
-	if r.Lost, err = e.bringBack(ctx, &Journal{WAN: p.WAN, Plan: p.Plan}, target); err != nil {
+	if r.Lost, err = e.bringBack(ctx, &Journal{WAN: p.WAN, Plan: p.Plan, Wanted: earlier}, target); err != nil {
 		return err
 	}
 	return removeFile(e.recordPath(p.WAN))

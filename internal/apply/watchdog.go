@@ -22,6 +22,7 @@ const (
 	watchdogStart    = 10 * time.Second       // time to print it
 	watchdogPoll     = 200 * time.Millisecond // between looks at the journal
 	watchdogRetry    = time.Second            // between attempts to undo
+	watchdogRetries  = time.Minute            // the same, once what they do can't be read
 	watchdogPatience = 5 * time.Second        // how long a process may hold the lock past the deadline
 	watchdogLines    = 100                    // most errors that it writes to its log, which may be in memory
 )
@@ -114,6 +115,7 @@ func (e *Engine) Watch(ctx context.Context, path string, out io.WriteCloser) err
 		log = e.Log
 	}
 	said, lines := "", 0
+	retry := watchdogRetry
 	for {
 		j, err := readJournal(path)
 		if err == nil && (j == nil || j.ID != id) {
@@ -125,8 +127,12 @@ func (e *Engine) Watch(ctx context.Context, path string, out io.WriteCloser) err
 					said, lines = text, lines+1
 					fmt.Fprintln(log, "unbloat watchdog:", text)
 				}
-				if !sleep(ctx, watchdogRetry) {
+				if !sleep(ctx, retry) {
 					return ctx.Err()
+				}
+				var undo *UndoError
+				if errors.As(err, &undo) && undo.Unread { // each attempt takes the queues away for a moment
+					retry = min(2*retry, watchdogRetries)
 				}
 			}
 			continue // to see whether the journal is closed

@@ -228,6 +228,13 @@ type Backend interface {
 	Explain(err error) error
 }
 
+// A Restorer is a backend that can restore a snapshot without reading the state.
+type Restorer interface {
+	// Restore returns the steps that lead to before from any state on the way to
+	// wanted; nil: from any state. Some may fail: they remove what is not there.
+	Restore(before, wanted State) ([]Step, error)
+}
+
 // A Shaper is a backend that lists all shapers on the router, ours and others.
 type Shaper interface {
 	Shapers(ctx context.Context, wan string) ([]Shaped, error)

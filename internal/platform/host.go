@@ -143,7 +143,12 @@ func (e *CommandError) Unwrap() error { return e.Err }
 // Output runs a command and returns its standard output. If the command fails,
 // the error is a *CommandError.
 func Output(ctx context.Context, r Runner, argv ...string) ([]byte, error) {
-	out, errOut, err := r.Run(ctx, argv, nil)
+	return OutputOf(ctx, r, nil, argv...)
+}
+
+// OutputOf is Output for a command with a standard input.
+func OutputOf(ctx context.Context, r Runner, stdin []byte, argv ...string) ([]byte, error) {
+	out, errOut, err := r.Run(ctx, argv, stdin)
 	var missing *MissingToolError
 	var pre *PreconditionError
 	if errors.As(err, &missing) || errors.As(err, &pre) {

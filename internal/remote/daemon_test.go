@@ -75,7 +75,7 @@ func keepsOverSSH(t *testing.T, p fakeRouter, s *server) {
 						s.cable.set(true)
 					}
 				},
-				Watchdog: &remote.Watchdog{Runner: ssh, Backend: b.(remote.Restorer), Uptime: proc.Uptime, Path: s.options.Path, Folder: watchdogFolder(t), Patience: 5 * time.Second}}
+				Watchdog: &remote.Watchdog{Runner: ssh, Backend: b.(platform.Restorer), Uptime: proc.Uptime, Path: s.options.Path, Folder: watchdogFolder(t), Patience: 5 * time.Second}}
 			return &resident.Router{Driver: driver, Engine: e, Taking: e, Here: platform.Local{}, Close: func() { ssh.Close() },
 				Plan: func(_ context.Context, w config.WAN) (plan.Plan, error) {
 					return plan.Make(w.PlanLine(), driver.Language.Assume(w.Interface, map[string]string{"wan": "lan", "igb0": "igb1", "em0": "em1"}[p.wan]), w.Preferences())

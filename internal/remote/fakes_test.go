@@ -263,7 +263,7 @@ func TestEveryPlatformOverSSH(t *testing.T) {
 			// holder, and on a busy machine a heartbeat through these programs
 			// takes long.
 			e := &apply.Engine{Backend: b, Runner: ssh, Dir: t.TempDir(),
-				Watchdog: &remote.Watchdog{Runner: ssh, Backend: b.(remote.Restorer), Uptime: proc.Uptime, Path: s.options.Path, Folder: watchdogFolder(t), Patience: time.Minute}}
+				Watchdog: &remote.Watchdog{Runner: ssh, Backend: b.(platform.Restorer), Uptime: proc.Uptime, Path: s.options.Path, Folder: watchdogFolder(t), Patience: time.Minute}}
 			tr, err := e.Begin(t.Context(), made, apply.Options{Confirm: time.Minute, Hold: true})
 			if err != nil {
 				t.Fatal(err)

@@ -15,7 +15,7 @@ const keyFile = "key"
 // on the router, is reached through shell, and sends its requests to the router's
 // own API. The API alone is not enough: OPNsense's cron runs only actions from a
 // list, and none of them restores an earlier state of the shaper.
-func (r *REST) Watchdog(shell platform.Runner, backend Restorer) *Watchdog {
+func (r *REST) Watchdog(shell platform.Runner, backend platform.Restorer) *Watchdog {
 	return &Watchdog{Runner: shell, Backend: backend,
 		Translate: r.curl, Files: map[string]string{keyFile: `user = "` + escaped(r.key+":"+r.secret) + "\"\n"}}
 }

@@ -33,16 +33,11 @@ const (
 	closePause = time.Second // between attempts to stop it
 )
 
-// A Restorer is a backend that can restore a snapshot without reading the state.
-type Restorer interface {
-	Restore(before platform.State) ([]platform.Step, error)
-}
-
 // A Watchdog undoes a change from the router itself. It is a shell script there, which
 // needs neither this program nor a connection. It implements apply.Watchdog.
 type Watchdog struct {
 	Runner  platform.Runner
-	Backend Restorer
+	Backend platform.Restorer
 	Uptime  func() time.Duration // the engine's clock, in which deadlines are given
 	Path    string               // PATH on the router; "": the usual directories
 	Folder  string               // directory of the watchdogs on the router; "": runtimeDir
@@ -111,7 +106,7 @@ func (d *Watchdog) dir(ctx context.Context, j *apply.Journal) (string, error) {
 // Arm implements apply.Watchdog: it writes the script and its files to the router,
 // starts it, and starts the heartbeats.
 func (d *Watchdog) Arm(ctx context.Context, j *apply.Journal) error {
-	steps, err := d.Backend.Restore(j.Before)
+	steps, err := d.Backend.Restore(j.Before, nil)
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func (d daemon) Compare(a, w platform.State) ([]platform.Step, []string, error) 
 	return conf.Compare(a, w, nil, []platform.Step{{Argv: []string{"sleep", "0.2"}}, d.load()})
 }
 
-func (d daemon) Restore(before platform.State) ([]platform.Step, error) {
+func (d daemon) Restore(before, _ platform.State) ([]platform.Step, error) {
 	s, err := conf.Decode(before)
 	return append(append([]platform.Step{{Argv: []string{"false", "a step that fails"}}}, s.Files.Restore()...), d.load()), err
 }

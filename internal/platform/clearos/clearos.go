@@ -318,7 +318,7 @@ func drop(way conf.Kind, dev string) []platform.Step {
 }
 
 // Restore returns the commands that restore a snapshot from any state.
-func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
+func (b *Backend) Restore(before, _ platform.State) ([]platform.Step, error) {
 	s, err := conf.Decode(before)
 	if err != nil {
 		return nil, err

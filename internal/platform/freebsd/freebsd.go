@@ -397,7 +397,7 @@ func surplus(a, b []string) []string {
 
 // Restore returns the commands that restore a snapshot from any state:
 // everything that may be ours is deleted, and the snapshot's part rebuilt.
-func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
+func (b *Backend) Restore(before, _ platform.State) ([]platform.Step, error) {
 	s, err := conf.Decode(before)
 	if err != nil {
 		return nil, err

@@ -95,7 +95,7 @@ func TestFlowTable(t *testing.T) {
 	if steps, diffs, err := b.Compare(now, wanted); err != nil || len(steps)+len(diffs) > 0 {
 		t.Errorf("with an entry it differs: %q %v", diffs, err)
 	}
-	if steps, err = b.Restore(before); err != nil {
+	if steps, err = b.Restore(before, nil); err != nil {
 		t.Fatal(err)
 	}
 	run(steps)
@@ -110,7 +110,7 @@ func TestFlowTable(t *testing.T) {
 	if _, err := b.Desire(t.Context(), p, before, before); err == nil {
 		t.Error("it took over somebody's table")
 	}
-	if steps, err = b.Restore(before); err != nil {
+	if steps, err = b.Restore(before, nil); err != nil {
 		t.Fatal(err)
 	}
 	run(steps)
@@ -262,7 +262,7 @@ func TestOthersRules(t *testing.T) {
 	if _, err := b.Desire(t.Context(), make(few), now, now); err == nil || !strings.Contains(err.Error(), "rule 59010 is there already") {
 		t.Errorf("%v", err)
 	}
-	steps, err := b.Restore(now)
+	steps, err := b.Restore(now, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

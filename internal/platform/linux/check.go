@@ -2,6 +2,7 @@ package linux
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -140,13 +141,9 @@ var fallbacks = [...]string{"sit0", "tunl0", "ip6tnl0", "gre0", "gretap0", "ersp
 // Interfaces returns the names of the router's possible WANs: all interfaces
 // but lo, ifbs and those that the kernel makes by itself.
 func Interfaces(ctx context.Context, r platform.Runner) ([]string, error) {
-	out, err := platform.Output(ctx, r, "ip", "-j", "-d", "link", "show")
+	links, err := readLinks(ctx, r)
 	if err != nil {
-		return nil, toolError("read the interfaces", "ip", "iproute2", err)
-	}
-	links, err := tc.ParseLinks(out)
-	if err != nil {
-		return nil, fmt.Errorf("read the interfaces: %w", err)
+		return nil, err
 	}
 	var names []string
 	for _, l := range links {
@@ -214,8 +211,12 @@ func (b *Backend) rehearse(ctx context.Context, p plan.Plan, now, want tc.State)
 		}
 		mine := w.Tree.Ours()
 		got, err := rebuildOnScratch(ctx, b.Runner, mine)
-		if err != nil {
+		var untried *platform.CommandError
+		if errors.As(err, &untried) {
 			return nil
+		}
+		if err != nil {
+			return unread(p, err.Error())
 		}
 		if err := rehearsed(p, mine.OnLoopback(), got); err != nil {
 			return err
@@ -247,8 +248,17 @@ func rehearsed(p plan.Plan, want, got tc.Tree) error {
 		}
 		return missingKind("shape "+p.WAN, kind, nil)
 	}
+	if parts := got.Unrebuildable(); len(parts) > 0 {
+		return unread(p, strings.Join(parts, "; "))
+	}
 	return &platform.PreconditionError{Doing: "shape " + p.WAN, What: "this kernel or its tc(8) takes the plan otherwise than it is written: " + strings.Join(diffs, "; "),
 		Remedy: "update them, or plan with another --aqm"}
+}
+
+// unread returns the error for a tc(8) whose output can't be read back.
+func unread(p plan.Plan, what string) error {
+	return &platform.PreconditionError{Doing: "shape " + p.WAN, What: "what this tc(8) prints of unbloat's own queues can't be read, so nobody could tell whether the plan is in place: " + what,
+		Remedy: "install another version of iproute2, or plan with another --aqm or --side"}
 }
 
 // missingKind returns an error with the missing kernel module and how to get

@@ -69,11 +69,8 @@ func (e *examination) tools() {
 
 // devices reads the interfaces and their shapers.
 func (e *examination) devices() {
-	out, err := platform.Output(e.Ctx, e.Runner, "ip", "-j", "-d", "link", "show")
-	if err == nil {
-		e.links, err = tc.ParseLinks(out)
-	}
-	if err != nil {
+	var err error
+	if e.links, err = readLinks(e.Ctx, e.Runner); err != nil {
 		e.Skip("interfaces", err.Error())
 		return
 	}

@@ -188,12 +188,20 @@ func (e *examination) foreignShapers() {
 		in := len(s.IngressTo) > 0 && !s.OwnIngress && !slices.ContainsFunc(s.IngressTo, ours)
 		if (s.Device == e.WAN || s.Device == e.LAN) && (!s.Ours && s.Rate > 0 || in) {
 			remedy := "find what made it and stop it"
-			if e.own.TakesOver {
+			if e.own.TakesOver && e.lasts(s) {
 				remedy += ", or take over from it: unbloat apply --replace"
 			}
 			e.Find(platform.Finding{ID: "other-shaper", Blocking: true, What: s.Says, Why: "two shapers in a row hold to the slower, and the queue stands in the one that nobody tuned", Remedy: remedy})
 		}
 	}
+}
+
+// lasts reports whether a shaper could be made again, if it were taken over from.
+func (e *examination) lasts(s platform.Shaped) bool {
+	return !slices.ContainsFunc(append([]string{s.Device}, s.IngressTo...), func(dev string) bool {
+		t, err := ReadTree(e.Ctx, e.Runner, dev)
+		return err != nil || lasting(e.Ctx, e.Runner, t) != nil
+	})
 }
 
 // grep returns the files below dir that have a matching line, joined on one

@@ -4,6 +4,7 @@
 package linux
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,7 +92,7 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.
 	}
 	tree, err := tc.DesireAfter(p, s.State, o.State, b.Replace)
 	if err != nil {
-		return nil, err
+		return nil, b.orLasting(ctx, p, s.State, err)
 	}
 	if err := checkResolver(s.Resolver); err != nil {
 		return nil, err
@@ -122,6 +123,20 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.
 		}
 	}
 	return encode(want)
+}
+
+// orLasting returns the error of a foreign shaper in the way. If it could not be taken
+// over, as it could not be put back, it is the error of that: nobody is sent there.
+func (b *Backend) orLasting(ctx context.Context, p plan.Plan, now tc.State, err error) error {
+	var foreign *tc.ForeignError
+	if ok, known := Privileged(ctx, b.Runner); !errors.As(err, &foreign) || known && !ok {
+		return err
+	}
+	taken, without := tc.DesireAfter(p, now, now, true)
+	if without != nil {
+		return err
+	}
+	return cmp.Or(b.checkRestorable(ctx, now, taken), err)
 }
 
 // Baseline returns the state without unbloat: as in origin, and without our
@@ -204,14 +219,23 @@ func (b *Backend) Explain(err error) error {
 	return err
 }
 
-func observe(ctx context.Context, r platform.Runner, names []string, withFeatures map[string]bool) (tc.State, error) {
+// readLinks reads all network devices.
+func readLinks(ctx context.Context, r platform.Runner) ([]tc.Link, error) {
 	out, err := platform.Output(ctx, r, "ip", "-j", "-d", "link", "show")
 	if err != nil {
-		return tc.State{}, toolError("read the interfaces", "ip", "iproute2", err)
+		return nil, toolError("read the interfaces", "ip", "iproute2 (ip-full on OpenWrt)", err)
 	}
 	links, err := tc.ParseLinks(out)
 	if err != nil {
-		return tc.State{}, fmt.Errorf("read the interfaces: %w", err)
+		return nil, fmt.Errorf("read the interfaces: %w", err)
+	}
+	return links, nil
+}
+
+func observe(ctx context.Context, r platform.Runner, names []string, withFeatures map[string]bool) (tc.State, error) {
+	links, err := readLinks(ctx, r)
+	if err != nil {
+		return tc.State{}, err
 	}
 	var s tc.State
 	for _, name := range names {
@@ -256,18 +280,26 @@ func observeDevice(ctx context.Context, r platform.Runner, d *tc.Device, withFea
 
 // ReadTree reads the qdiscs, classes and filters of one device.
 func ReadTree(ctx context.Context, r platform.Runner, dev string) (tc.Tree, error) {
-	read := func(args ...string) ([]byte, error) {
-		out, err := platform.Output(ctx, r, append([]string{"tc", "-j", "-d"}, args...)...)
-		if err != nil {
-			return nil, toolError("read the queues of "+dev, "tc", "iproute2 (tc-tiny or tc-full on OpenWrt)", err)
+	t, err := tc.ReadTree(dev, func(lines ...string) (out []byte, err error) {
+		if len(lines) > 1 && !strings.ContainsAny(dev, `#"'\`) { // to a batch they mean something
+			return platform.OutputOf(ctx, r, []byte(strings.Join(lines, "\n")+"\n"), "tc", "-j", "-d", "-batch", "-")
+		}
+		for _, line := range lines {
+			more, err := platform.Output(ctx, r, append([]string{"tc", "-j", "-d"}, strings.Fields(line)...)...)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, more...)
 		}
 		return out, nil
+	})
+	if err != nil {
+		return t, toolError("read the queues of "+dev, "tc", "iproute2 (tc-tiny or tc-full on OpenWrt)", err)
 	}
-	t, err := tc.ReadTree(dev, read)
-	if err == nil && t.HasPrograms() {
+	if t.HasPrograms() {
 		t.KnowPrograms(readPrograms(ctx, r, dev))
 	}
-	return t, err
+	return t, nil
 }
 
 func toolError(doing, tool, pkg string, err error) error {

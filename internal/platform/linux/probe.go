@@ -91,27 +91,27 @@ func (b *Backend) checkRestorable(ctx context.Context, now, want tc.State) error
 		if err := b.checkProgramsKnown(a, want.Device(a.Name)); err != nil {
 			return err
 		}
-		lost := tc.Foreign(a, want.Device(a.Name))
-		if lost.Empty() {
-			continue
-		}
-		refuse := func(parts []string) error {
+		parts := lasting(ctx, b.Runner, tc.Foreign(a, want.Device(a.Name)))
+		if len(parts) > 0 {
 			return &platform.PreconditionError{Doing: "replace the shaper on " + a.Name,
 				What:   "it could not be put back exactly: " + strings.Join(parts, "; "),
 				Remedy: "remove it yourself (tc qdisc del dev " + a.Name + " root, or ingress), and keep its own script to make it again"}
 		}
-		if parts := lost.Unrebuildable(); len(parts) > 0 {
-			return refuse(parts)
-		}
-		got, err := rebuildOnScratch(ctx, b.Runner, lost)
-		if err != nil {
-			return refuse([]string{"it can't be tried out: " + err.Error()})
-		}
-		if diffs := lost.OnLoopback().Differences(got); len(diffs) > 0 {
-			return refuse(diffs)
-		}
 	}
 	return nil
+}
+
+// lasting says why a tree could not be made again, for people; nil if it could: it was
+// rebuilt in a scratch namespace, and is the same there.
+func lasting(ctx context.Context, r platform.Runner, t tc.Tree) []string {
+	if parts := t.Unrebuildable(); len(parts) > 0 || t.OnLoopback().Empty() {
+		return parts
+	}
+	got, err := rebuildOnScratch(ctx, r, t)
+	if err != nil {
+		return []string{"it can't be tried out: " + err.Error()}
+	}
+	return t.OnLoopback().Differences(got)
 }
 
 // checkProgramsKnown tests that every BPF filter that the change removes could be
@@ -137,11 +137,10 @@ func rebuildOnScratch(ctx context.Context, r platform.Runner, t tc.Tree) (tc.Tre
 	for _, c := range t.OnLoopback().Build("lo") {
 		lines = append(lines, strings.Join(c[1:], " "))
 	}
-	run := func(args ...string) ([]byte, error) {
-		out, err := batch(ctx, r, append(slices.Clone(lines), strings.Join(args, " ")))
+	return tc.ReadTree("lo", func(show ...string) ([]byte, error) {
+		out, err := batch(ctx, r, slices.Concat(lines, show))
 		return []byte(out), err
-	}
-	return tc.ReadTree("lo", run)
+	})
 }
 
 // bucketsRoundUp tests whether the router's tc(8) rounds token buckets up.

@@ -36,13 +36,9 @@ type Owner struct {
 
 // ShapersOf is Shapers with the known owners of some devices' shapers.
 func ShapersOf(ctx context.Context, r platform.Runner, owners map[string]Owner) ([]Shaped, error) {
-	out, err := platform.Output(ctx, r, "ip", "-j", "-d", "link", "show")
+	links, err := readLinks(ctx, r)
 	if err != nil {
-		return nil, toolError("read the interfaces", "ip", "iproute2", err)
-	}
-	links, err := tc.ParseLinks(out)
-	if err != nil {
-		return nil, fmt.Errorf("read the interfaces: %w", err)
+		return nil, err
 	}
 	shapers := []Shaped{}
 	for _, l := range links {
@@ -170,13 +166,9 @@ func Detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Capab
 	}
 	d := s.Device(wan)
 	f.MTU = d.MTU
-	out, err := platform.Output(ctx, r, "ip", "-j", "-d", "link", "show")
+	links, err := readLinks(ctx, r)
 	if err != nil {
-		return f, toolError("read the interfaces", "ip", "iproute2", err)
-	}
-	links, err := tc.ParseLinks(out)
-	if err != nil {
-		return f, fmt.Errorf("read the interfaces: %w", err)
+		return f, err
 	}
 	for _, l := range links {
 		if l.Name == wan {

@@ -51,13 +51,9 @@ func (h Held) Fact() conf.Fact {
 // HeldBy reads all shapers of the devices, ours and others. Devices that don't
 // exist have none.
 func HeldBy(ctx context.Context, r platform.Runner, devices ...string) ([]Held, error) {
-	out, err := platform.Output(ctx, r, "ip", "-j", "-d", "link", "show")
+	links, err := readLinks(ctx, r)
 	if err != nil {
-		return nil, toolError("read the interfaces", "ip", "iproute2 (ip-full on OpenWrt)", err)
-	}
-	links, err := tc.ParseLinks(out)
-	if err != nil {
-		return nil, fmt.Errorf("read the interfaces: %w", err)
+		return nil, err
 	}
 	var held []Held
 	there := func(dev string) bool {
@@ -107,41 +103,28 @@ func FirstCommands(p plan.Plan) ([][]string, error) {
 	return out, nil
 }
 
-// Restore returns the commands that restore a snapshot from any state: they
-// remove everything that may exist and rebuild the snapshot. Some may fail.
-func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
+// Restore returns the commands that restore a snapshot: they remove everything that
+// may exist and make it again. Some may fail. It leaves the table of another WAN alone.
+func (b *Backend) Restore(before, wanted platform.State) ([]platform.Step, error) {
 	s, err := decode(before)
 	if err != nil {
 		return nil, err
 	}
+	var w state
+	if wanted != nil {
+		if w, err = decode(wanted); err != nil {
+			return nil, err
+		}
+	}
 	var steps []platform.Step
-	run := func(argv ...string) { steps = append(steps, platform.Step{Argv: argv}) }
-	run("nft", "delete", "table", nft.Family, nft.TableIs)
-	blank := s.Clone()
-	for i, d := range s.Devices {
-		for feature, on := range d.Features {
-			blank.Devices[i].Features[feature] = !on
-		}
-		// A tree that can't be rebuilt is never changed, so it still exists.
-		root, ingress := d.Tree.Split()
-		if len(ingress.Unrebuildable()) == 0 {
-			run("tc", "qdisc", "del", "dev", d.Name, "ingress")
-			run("tc", "qdisc", "del", "dev", d.Name, "clsact")
-			ingress = tc.Tree{}
-		}
-		if len(root.Unrebuildable()) == 0 {
-			run("tc", "qdisc", "del", "dev", d.Name, "root")
-			root = tc.Tree{}
-		}
-		if !d.Exists {
-			run("ip", "link", "del", "dev", d.Name)
-		}
-		blank.Devices[i].Tree = tc.Join(root, ingress)
+	if !others(s) {
+		steps = append(steps, platform.Step{Argv: []string{"nft", "delete", "table", nft.Family, nft.TableIs}})
 	}
-	for _, c := range tc.Commands(blank, s.State) {
-		steps = append(steps, platform.Step{Argv: c})
+	steps = append(steps, b.queueSteps(tc.Restoring(s.State, w.State))...)
+	steps = append(steps, dropPrograms(w.Programs, s.Programs)...)
+	if !others(s) {
+		steps = append(steps, tableSteps(nft.Table{}, s.Table)...)
 	}
-	steps = append(steps, tableSteps(nft.Table{}, s.Table)...)
 	if s.Resolver != nil {
 		steps = append(append(steps, s.Resolver.Files.Restore()...), platform.Step{Argv: s.Resolver.Restart})
 	}

@@ -84,12 +84,7 @@ func unknownForm(listed, wanted nft.Table) []string {
 // a table treat all alike.
 func (b *Backend) steps(actual, wanted state) []platform.Step {
 	out := loadPrograms(b.exe(), actual.Programs, wanted.Programs)
-	for _, c := range tc.Commands(actual.State, wanted.State) {
-		if c[0] == tc.Self {
-			c = append(tc.Command{b.exe()}, c[1:]...)
-		}
-		out = append(out, platform.Step{Argv: c})
-	}
+	out = append(out, b.queueSteps(tc.Commands(actual.State, wanted.State))...)
 	out = append(out, dropPrograms(actual.Programs, wanted.Programs)...)
 	table := tableSteps(actual.Table, wanted.Table)
 	resolving := actual.Resolver.steps(wanted.Resolver, len(table) > 0)
@@ -97,6 +92,18 @@ func (b *Backend) steps(actual, wanted state) []platform.Step {
 		return append(append(out, resolving...), table...)
 	}
 	return append(append(out, table...), resolving...)
+}
+
+// queueSteps are the steps that run commands of package tc.
+func (b *Backend) queueSteps(commands []tc.Command) []platform.Step {
+	var out []platform.Step
+	for _, c := range commands {
+		if c[0] == tc.Self {
+			c = append(tc.Command{b.exe()}, c[1:]...)
+		}
+		out = append(out, platform.Step{Argv: c})
+	}
+	return out
 }
 
 // tableSteps replaces the table in one transaction of nftables.

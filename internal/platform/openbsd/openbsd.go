@@ -347,7 +347,7 @@ func load() []platform.Step {
 }
 
 // Restore returns the commands that restore a snapshot from any state.
-func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
+func (b *Backend) Restore(before, _ platform.State) ([]platform.Step, error) {
 	s, err := conf.Decode(before)
 	return append(s.Files.Restore(), load()[1:]...), err
 }

@@ -299,7 +299,7 @@ func scriptsLast(steps []platform.Step) []platform.Step {
 }
 
 // Restore returns the commands that restore a snapshot from any state.
-func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
+func (b *Backend) Restore(before, _ platform.State) ([]platform.Step, error) {
 	s, err := conf.Decode(before)
 	return scriptsLast(append(s.Files.Restore(), restart())), err
 }

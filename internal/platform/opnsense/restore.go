@@ -11,7 +11,7 @@ import (
 // items of the snapshot are saved again, all others that may be ours are
 // deleted (rules, then queues, then pipes), and the shaper is reloaded. Some
 // may fail.
-func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
+func (b *Backend) Restore(before, _ platform.State) ([]platform.Step, error) {
 	s, err := decode(before)
 	if err != nil {
 		return nil, err

@@ -111,7 +111,7 @@ func set(facts []conf.Fact) platform.Step {
 }
 
 // Restore returns the commands that restore a snapshot from any state.
-func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
+func (b *Backend) Restore(before, _ platform.State) ([]platform.Step, error) {
 	s, err := conf.Decode(before)
 	if err != nil {
 		return nil, err

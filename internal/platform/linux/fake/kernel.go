@@ -33,6 +33,9 @@ type Kernel struct {
 	// Lists, if set, converts a table to this router's listing by nft(8); nil:
 	// as written.
 	Lists func(table string) string
+	// Old says that tc(8) is of iproute2 before 5.14: options of u32 are text among
+	// the JSON.
+	Old bool
 }
 
 // A Device is one network device.
@@ -90,6 +93,9 @@ func (k *Kernel) Run(_ context.Context, argv []string, stdin []byte) (stdout, st
 	if argv[0] == "unshare" {
 		return k.unshare(argv, stdin)
 	}
+	if slices.Contains(argv, "-batch") {
+		return k.batch(argv[0], stdin)
+	}
 	changing := Changes(argv)
 	fail, after := false, false
 	if changing && k.Fail != nil {
@@ -129,7 +135,7 @@ func (k *Kernel) unshare(argv []string, stdin []byte) (stdout, stderr []byte, er
 	if k.lacks("unshare") {
 		return nil, []byte("unshare: unshare failed: Operation not permitted"), errExit
 	}
-	inner := &Kernel{Devices: []*Device{{Name: "lo", MTU: 65536}}, Missing: k.Missing, Lists: k.Lists}
+	inner := &Kernel{Devices: []*Device{{Name: "lo", MTU: 65536}}, Missing: k.Missing, Lists: k.Lists, Old: k.Old}
 	tool := argv[slices.Index(argv, "--")+1]
 	if tool == "nft" {
 		out, err := inner.nft([]string{"-f", "-"}, string(stdin))
@@ -141,14 +147,20 @@ func (k *Kernel) unshare(argv []string, stdin []byte) (stdout, stderr []byte, er
 	if tool == "sh" {
 		return inner.loadAndList(argv[len(argv)-1], string(stdin))
 	}
+	stdout, stderr, _ = inner.batch(tool, stdin)
+	return stdout, stderr, nil
+}
+
+// batch runs a tool's lines, as -batch with -force does.
+func (k *Kernel) batch(tool string, stdin []byte) (stdout, stderr []byte, err error) {
 	for line := range strings.Lines(string(stdin)) {
-		out, err := inner.do(append([]string{tool}, strings.Fields(line)...))
-		if err != nil {
-			stderr = append(stderr, err.Error()...)
+		out, failed := k.do(append([]string{tool}, strings.Fields(line)...))
+		if failed != nil {
+			stderr, err = append(stderr, failed.Error()...), errExit
 		}
 		stdout = append(stdout, out...)
 	}
-	return stdout, stderr, nil
+	return stdout, stderr, err
 }
 
 // Text returns the kernel's whole state as text.
@@ -248,6 +260,9 @@ func (k *Kernel) ip(args []string) (string, error) {
 			info := ""
 			if d.Kind != "" {
 				info = `,"linkinfo":{"info_kind":"` + d.Kind + `"}`
+			}
+			if d.Kind == "erspan" {
+				info = `,"linkinfo":{"info_kind":"erspan","info_data":{"erspan_ver":2,"erspan_dir":"egress","erspan_hwid":"17":"0x11"}}`
 			}
 			out = append(out, fmt.Sprintf(`{"ifname":%q,"flags":[%s],"mtu":%d,"link_type":"ether"%s}`, d.Name, flags, d.MTU, info))
 		}

@@ -1,10 +1,12 @@
 package fake
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,7 +148,7 @@ func sizeText(bytes string) string {
 	return strconv.FormatFloat(n, 'f', 0, 64) + "b"
 }
 
-func (d *Device) filterJSON(where []string) string {
+func (d *Device) filterJSON(where []string, old bool) string {
 	parent, said := "ffff:", `"parent":"ffff:",`
 	if len(where) > 0 && where[0] == "parent" {
 		parent, said = where[1], ""
@@ -170,7 +172,11 @@ func (d *Device) filterJSON(where []string) string {
 			table = strconv.FormatInt(int64(0x800+i), 16)
 		} else {
 			tables = append(tables, f.pref)
-			out = append(out, "{"+head+"}", "{"+head+`,"options":{"fh":"`+table+`:","ht_divisor":1}}`)
+			hash := `"fh":"` + table + `:","ht_divisor":1`
+			if old {
+				hash = "fh " + table + ": ht divisor 1 "
+			}
+			out = append(out, "{"+head+"}", "{"+head+`,"options":{`+hash+"}}")
 		}
 		item := 0x800 + items[f.pref]
 		items[f.pref]++
@@ -191,9 +197,40 @@ func (d *Device) filterJSON(where []string) string {
 			body += orElse(ctinfo(f.cpmark), `,"actions":[`) + fmt.Sprintf(`{"order":1,"kind":"mirred","mirred_action":%q,"direction":%q,"to_dev":%q,"control_action":{"type":"stolen"},"index":1,"ref":1,"bind":1}]`,
 				f.action, f.direction, f.dev)
 		}
+		if old {
+			body = asText(body)
+		}
 		out = append(out, "{"+head+`,"options":{`+body+"}}")
 	}
 	return "[" + strings.Join(out, ",") + "]\n"
+}
+
+// asText prints the options of a u32 filter as iproute2 does before 5.14: text up to
+// the actions, which are JSON.
+func asText(body string) string {
+	options, actions, acts := strings.Cut(body, `,"actions":`)
+	var o struct {
+		FH     string `json:"fh"`
+		Order  int    `json:"order"`
+		Table  string `json:"key_ht"`
+		Bucket string `json:"bkt"`
+		FlowID string `json:"flowid"`
+	}
+	if err := json.Unmarshal([]byte("{"+options+"}"), &o); err != nil {
+		panic(err) // it was printed above
+	}
+	out := fmt.Sprintf("fh %s order %d key ht %s bkt %s ", o.FH, o.Order, o.Table, o.Bucket)
+	if o.FlowID != "" {
+		out += "flowid " + o.FlowID + " "
+	}
+	out += "not_in_hw "
+	for _, m := range regexp.MustCompile(`"match":\{"value":"(\w+)","mask":"(\w+)","offmask":"","off":(-?\d+)\}`).FindAllStringSubmatch(options, -1) {
+		out += fmt.Sprintf("\n  match %08s/%08s at %s", m[1], m[2], m[3])
+	}
+	if acts {
+		out += `"actions":` + actions
+	}
+	return out
 }
 
 // ctinfo prints the ctinfo action, if any, and leaves the list open.

@@ -20,7 +20,7 @@ func (k *Kernel) tc(args []string) (string, error) {
 	case "class show":
 		return d.classText(), nil
 	case "filter show":
-		return d.filterJSON(args[4:]), nil
+		return d.filterJSON(args[4:], k.Old), nil
 	case "qdisc add":
 		return "", k.addQdisc(d, args)
 	case "qdisc change":
