@@ -251,7 +251,7 @@ func TestOwnMachineMovesMore(t *testing.T) {
 			if may := s.spend(from, 200*unit.GB); may == c.spent {
 				t.Errorf("may go on: %v", may)
 			}
-			if err := s.admit(from, protocolNative); (err != nil) != c.spent {
+			if _, err := s.admit(from, protocolNative); (err != nil) != c.spent {
 				t.Errorf("another session: %v", err)
 			}
 		})

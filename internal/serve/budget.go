@@ -18,8 +18,9 @@ const budgetWindow = time.Hour
 
 // An account is what one client address uses, with all protocols.
 type account struct {
-	sessions int // now
-	conns    int // TCP connections now
+	sessions int       // now
+	conns    int       // connections now
+	held     unit.Size // of bodies that may wait in memory now
 	since    unit.Instant
 	bytes    int64         // since the start of the window
 	time     time.Duration // of sessions that ended since then
@@ -34,6 +35,7 @@ type accounts struct {
 	limits   Limits
 	sessions int // of all
 	conns    int
+	held     unit.Size
 	total    int64
 	served   map[string]int64 // sessions by protocol since the start
 	of       map[netip.Addr]*account
@@ -52,8 +54,14 @@ func newAccounts(l Limits) *accounts {
 	return &accounts{limits: l, served: map[string]int64{}, of: map[netip.Addr]*account{}}
 }
 
-// find returns the account of an address, and starts a new window if the old
-// one has ended.
+// roll starts a new window if the old one has ended.
+func (c *account) roll(now unit.Instant) {
+	if now.Sub(c.since) >= budgetWindow {
+		c.since, c.bytes, c.time, c.shared = now, 0, 0, budget.Use{}
+	}
+}
+
+// find returns the account of an address, in the window of now.
 func (a *accounts) find(from netip.Addr, now unit.Instant) *account {
 	from = visitor.Of(from)
 	c := a.of[from]
@@ -71,92 +79,93 @@ func (a *accounts) find(from netip.Addr, now unit.Instant) *account {
 		}
 		a.of[from] = c
 	}
-	if now.Sub(c.since) >= budgetWindow {
-		c.since, c.bytes, c.time, c.shared = now, 0, 0, budget.Use{}
-	}
+	c.roll(now)
 	return c
 }
 
 // errDraining refuses a session while the server is about to end.
 var errDraining = errors.New("this server is about to be restarted; try again in a minute")
 
-// admit opens a session of an address, within the limits.
-func (s *Server) admit(from netip.Addr, protocol string) error {
-	return s.enter(from, protocol, func(a *accounts, c *account) (string, error) {
+// admit opens a session of an address, within the limits. leave ends it, and
+// charges its duration.
+func (s *Server) admit(from netip.Addr, protocol string) (leave func(), err error) {
+	return s.enter(from, protocol, func(a *accounts, c *account) (func(), string, error) {
 		l := a.limits
 		bytes, lasted := c.bytes+c.others.Bytes, c.time+c.others.Busy
 		switch {
 		case a.draining:
-			return "draining", errDraining
+			return nil, "draining", errDraining
 		case a.sessions >= l.Sessions:
-			return "sessions", fmt.Errorf("the server is busy with %d sessions; try again later", a.sessions)
+			return nil, "sessions", fmt.Errorf("the server is busy with %d sessions; try again later", a.sessions)
 		case c.sessions >= l.PerAddress:
-			return "sessions of address", fmt.Errorf("the server is busy with %d sessions from %s; try again later", c.sessions, from)
+			return nil, "sessions of address", fmt.Errorf("the server is busy with %d sessions from %s; try again later", c.sessions, from)
 		case l.spent(from, bytes+1):
-			return "bytes of address", fmt.Errorf("%s has moved %v within an hour, which is the limit; try again later", from, unit.Size(bytes))
+			return nil, "bytes of address", fmt.Errorf("%s has moved %v within an hour, which is the limit; try again later", from, unit.Size(bytes))
 		case l.AddressTime > 0 && lasted >= l.AddressTime:
-			return "time of address", fmt.Errorf("sessions of %s have lasted %v within an hour, which is the limit; try again later", from, lasted.Round(time.Second))
+			return nil, "time of address", fmt.Errorf("sessions of %s have lasted %v within an hour, which is the limit; try again later", from, lasted.Round(time.Second))
 		}
+		began := s.clock.Now()
 		a.sessions++
 		c.sessions++
 		a.served[protocol]++
-		return "", nil
+		return func() {
+			now := s.clock.Now()
+			a.sessions--
+			c.sessions--
+			c.roll(now)
+			c.time += now.Sub(began)
+			if a.sessions == 0 && a.empty != nil {
+				close(a.empty)
+				a.empty = nil
+			}
+		}, "", nil
 	})
 }
 
-// connect counts a new TCP connection of an address, within the limits.
-func (s *Server) connect(from netip.Addr, protocol string) error {
-	return s.enter(from, protocol, func(a *accounts, c *account) (string, error) {
+// connect opens a connection of an address, or a request that takes as much,
+// within the limits; so many bytes of it may wait in memory. free ends it.
+func (s *Server) connect(from netip.Addr, protocol string, held unit.Size) (free func(), err error) {
+	return s.enter(from, protocol, func(a *accounts, c *account) (func(), string, error) {
 		l := a.limits
 		switch {
 		case a.conns >= l.Conns:
-			return "connections", fmt.Errorf("the server has %d connections, which is the limit", a.conns)
+			return nil, "connections", fmt.Errorf("the server has %d connections, which is the limit", a.conns)
 		case c.conns >= l.AddressConns:
-			return "connections of address", fmt.Errorf("%s has %d connections, which is the limit", from, c.conns)
+			return nil, "connections of address", fmt.Errorf("%s has %d connections, which is the limit", from, c.conns)
+		case a.held+held > l.Held:
+			return nil, "bytes held", fmt.Errorf("bodies of %v may wait to be read, which is the limit", a.held)
+		case c.held+held > l.AddressHeld:
+			return nil, "bytes held of address", fmt.Errorf("bodies of %v from %s may wait to be read, which is the limit", c.held, from)
 		}
-		a.conns++
-		c.conns++
-		return "", nil
+		a.conns, a.held = a.conns+1, a.held+held
+		c.conns, c.held = c.conns+1, c.held+held
+		return func() {
+			a.conns, a.held = a.conns-1, a.held-held
+			c.conns, c.held = c.conns-1, c.held-held
+		}, "", nil
 	})
 }
 
-// enter changes the account of an address, or counts why that was refused.
-func (s *Server) enter(from netip.Addr, protocol string, book func(*accounts, *account) (reason string, err error)) error {
+// enter charges something to the account of an address, or counts why that was
+// refused. back takes it off the same account: what free gives back is what was
+// charged, once.
+func (s *Server) enter(from netip.Addr, protocol string, charge func(*accounts, *account) (back func(), reason string, err error)) (free func(), err error) {
 	a := s.accounts
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.shut {
-		return net.ErrClosed
+		return nil, net.ErrClosed
 	}
-	reason, err := book(a, a.find(from, s.clock.Now()))
+	back, reason, err := charge(a, a.find(from, s.clock.Now()))
 	if err != nil {
 		s.refusals.add(protocol, reason)
+		return nil, err
 	}
-	return err
-}
-
-// disconnect counts the end of n TCP connections of an address.
-func (s *Server) disconnect(from netip.Addr, n int) {
-	a := s.accounts
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.conns -= n
-	a.find(from, s.clock.Now()).conns -= n
-}
-
-// leave ends a session of an address, and charges its duration.
-func (s *Server) leave(from netip.Addr, lasted time.Duration) {
-	a := s.accounts
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.sessions--
-	c := a.find(from, s.clock.Now())
-	c.sessions--
-	c.time += max(lasted, 0)
-	if a.sessions == 0 && a.empty != nil {
-		close(a.empty)
-		a.empty = nil
-	}
+	return sync.OnceFunc(func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		back()
+	}), nil
 }
 
 // spend charges bytes to an address. It returns false if its budget is used up.
@@ -173,12 +182,11 @@ func (s *Server) spend(from netip.Addr, n unit.Size) bool {
 // Enter opens a session of the page for a client, within the limits of its
 // address for all protocols together. The caller must call leave at the end.
 func (s *Server) Enter(from netip.Addr) (leave func(), err error) {
-	if err := s.admit(from, protocolWeb); err != nil {
+	leave, err = s.admit(from, protocolWeb)
+	if err != nil {
 		s.log.Debug("refused", "protocol", protocolWeb, "from", from, "reason", err)
-		return nil, err
 	}
-	began := s.clock.Now()
-	return func() { s.leave(from, s.clock.Now().Sub(began)) }, nil
+	return leave, err
 }
 
 // Spend charges bytes of the page's loads. It returns false if the address's

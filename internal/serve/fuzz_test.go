@@ -130,7 +130,7 @@ func FuzzSession(f *testing.F) {
 				t.Fatal("an empty reply")
 			}
 		}
-		s.end(ses)
+		ses.end()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if len(s.sessions) > 0 || s.streams.n > 0 {

@@ -25,7 +25,7 @@ type iperf3Server struct {
 
 // iperf3Test is one test.
 type iperf3Test struct {
-	control *net.TCPConn
+	control *client
 	from    netip.Addr
 	params  iperf3.Params
 	streams chan iperf3Stream // with their cookies read
@@ -36,7 +36,7 @@ type iperf3Test struct {
 // The client opens its streams one after the other, and the direction of each
 // depends on the order. Their cookies may be read in another order.
 type iperf3Stream struct {
-	conn *net.TCPConn
+	conn *client
 	nth  uint64
 }
 
@@ -52,7 +52,7 @@ func (p *iperf3Server) serve() error { return p.accept(p.greet) }
 
 // greet reads a connection's cookie, which is that of a waiting test, or of a
 // new one.
-func (p *iperf3Server) greet(c *net.TCPConn, nth uint64) {
+func (p *iperf3Server) greet(c *client, nth uint64) {
 	s := p.server
 	_ = c.SetDeadline(time.Now().Add(s.limits.Handshake))
 	var b [iperf3.CookieSize]byte
@@ -71,7 +71,7 @@ func (p *iperf3Server) greet(c *net.TCPConn, nth uint64) {
 	t := p.tests[cookie]
 	fresh := t == nil
 	if fresh {
-		t = &iperf3Test{control: c, from: clientAddr(c), streams: make(chan iperf3Stream), over: make(chan struct{})}
+		t = &iperf3Test{control: c, from: clientAddr(c.TCPConn), streams: make(chan iperf3Stream), over: make(chan struct{})}
 		p.tests[cookie] = t
 	}
 	p.mu.Unlock()
@@ -97,14 +97,15 @@ func (p *iperf3Server) control(cookie iperf3.Cookie, t *iperf3Test) {
 		delete(p.tests, cookie)
 		close(t.over)
 	}()
-	if err := s.admit(t.from, protocolIperf3); err != nil {
+	leave, err := s.admit(t.from, protocolIperf3)
+	if err != nil {
 		s.log.Debug("refused", "protocol", protocolIperf3, "from", t.control.RemoteAddr(), "reason", err)
 		t.say(iperf3.AccessDenied)
 		return
 	}
 	began := s.clock.Now()
 	moved, err := p.run(t)
-	s.leave(t.from, s.clock.Now().Sub(began))
+	leave()
 	end := "client is done"
 	if err != nil {
 		end = plain(err)
@@ -146,7 +147,7 @@ var errUnsupported = errors.New("only TCP is served to iperf3's clients")
 func refusal() []byte { return []byte{0xfe, 0, 0, 0, 13, 0, 0, 0, 0} }
 
 // setup reads the parameters and collects the streams.
-func (p *iperf3Server) setup(t *iperf3Test) (streams []*net.TCPConn, err error) {
+func (p *iperf3Server) setup(t *iperf3Test) (streams []*client, err error) {
 	if err := t.say(iperf3.ParamExchange); err != nil {
 		return nil, err
 	}
@@ -170,10 +171,10 @@ func (p *iperf3Server) setup(t *iperf3Test) (streams []*net.TCPConn, err error) 
 	streams, err = p.gather(t)
 	for i, c := range streams {
 		if i >= t.params.Up() && err == nil {
-			err = netio.SetTCP(c, netio.TCPOptions{CC: t.params.Congestion, DSCP: t.params.TOS >> 2})
+			err = netio.SetTCP(c.TCPConn, netio.TCPOptions{CC: t.params.Congestion, DSCP: t.params.TOS >> 2})
 		}
 		if t.params.Bandwidth > 0 {
-			netio.Pace(c, unit.Rate(t.params.Bandwidth))
+			netio.Pace(c.TCPConn, unit.Rate(t.params.Bandwidth))
 		}
 	}
 	return streams, err
@@ -181,7 +182,7 @@ func (p *iperf3Server) setup(t *iperf3Test) (streams []*net.TCPConn, err error) 
 
 // gather waits for a test's streams, and returns them in the order in which the
 // client opened them.
-func (p *iperf3Server) gather(t *iperf3Test) (conns []*net.TCPConn, err error) {
+func (p *iperf3Server) gather(t *iperf3Test) (clients []*client, err error) {
 	var streams []iperf3Stream
 	deadline, want := time.After(p.server.limits.Handshake), t.params.Up()+t.params.Down()
 	for len(streams) < want && err == nil {
@@ -194,9 +195,9 @@ func (p *iperf3Server) gather(t *iperf3Test) (conns []*net.TCPConn, err error) {
 	}
 	slices.SortFunc(streams, func(a, b iperf3Stream) int { return cmp.Compare(a.nth, b.nth) })
 	for _, s := range streams {
-		conns = append(conns, s.conn)
+		clients = append(clients, s.conn)
 	}
-	return conns, err
+	return clients, err
 }
 
 // run runs a test, and returns the bytes it moved.
@@ -211,7 +212,8 @@ func (p *iperf3Server) run(t *iperf3Test) (moved int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	up, down := streams[:t.params.Up()], streams[t.params.Up():]
+	conns := connsOf(streams)
+	up, down := conns[:t.params.Up()], conns[t.params.Up():]
 	budget := netio.Budget{Time: s.limits.Load, Bytes: s.limits.Bytes}
 	began, meter := s.clock.Now(), netio.NewCPUMeter()
 	if err := t.say(iperf3.TestStart, iperf3.TestRunning); err != nil {

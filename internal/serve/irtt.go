@@ -37,7 +37,7 @@ type irttServer struct {
 // until then it does not count as a session, because the address may be forged.
 type irttConn struct {
 	from   netip.AddrPort
-	live   bool
+	leave  func() // the accounts; nil while it is pending
 	params irtt.Params
 	opened unit.Instant
 	used   unit.Instant
@@ -137,7 +137,7 @@ func (i *irttServer) open(from netip.AddrPort, at unit.Instant, flags irtt.Flags
 // forget removes a connection if it is still pending.
 func (i *irttServer) forget(token uint64, why string) {
 	c := i.conns[token]
-	if c == nil || c.live {
+	if c == nil || c.leave != nil {
 		return
 	}
 	delete(i.conns, token)
@@ -147,14 +147,15 @@ func (i *irttServer) forget(token uint64, why string) {
 
 // enliven makes a session of a pending connection, within the limits.
 func (i *irttServer) enliven(c *irttConn) bool {
-	if c.live {
+	if c.leave != nil {
 		return true
 	}
-	if err := i.server.admit(c.from.Addr().Unmap(), protocolIrtt); err != nil {
+	leave, err := i.server.admit(c.from.Addr().Unmap(), protocolIrtt)
+	if err != nil {
 		i.server.log.Debug("refused", "protocol", protocolIrtt, "from", c.from, "reason", err)
 		return false
 	}
-	c.live = true
+	c.leave = leave
 	return true
 }
 
@@ -206,12 +207,12 @@ func (c *irttConn) receive(seq uint32) {
 
 // drop removes a connection.
 func (i *irttServer) drop(token uint64, c *irttConn, why string) {
-	if !c.live {
+	if c.leave == nil {
 		i.forget(token, why)
 		return
 	}
 	delete(i.conns, token)
-	i.server.leave(c.from.Addr().Unmap(), c.used.Sub(c.opened))
+	c.leave()
 	i.server.log.Info("session", "protocol", protocolIrtt, "from", c.from, "bytes", c.bytes,
 		"lasted", c.used.Sub(c.opened).Round(time.Millisecond), "end", why)
 }

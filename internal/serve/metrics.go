@@ -35,7 +35,7 @@ func listenMetrics(s *Server, address string) (*metricsServer, error) {
 		s.writeMetrics(w)
 	})
 	m.HandleFunc("GET /ready", s.ready)
-	return &metricsServer{l, &http.Server{Handler: m, ReadHeaderTimeout: s.limits.Handshake, MaxHeaderBytes: 8 << 10}}, nil
+	return &metricsServer{l, &http.Server{Handler: m, ReadTimeout: s.limits.Handshake, WriteTimeout: s.limits.Stall, MaxHeaderBytes: 8 << 10}}, nil
 }
 
 func (m *metricsServer) serve() error {

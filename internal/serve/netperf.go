@@ -65,23 +65,18 @@ func listenNetperf(s *Server, address, key string, ports PortRange) (*netperfSer
 }
 
 func (p *netperfServer) serve() error {
-	return p.accept(func(c *net.TCPConn, _ uint64) { p.control(c) })
-}
-
-// release closes c.
-func (p *netperfServer) release(c io.Closer) {
-	p.forget(c)
-	c.Close()
+	return p.accept(func(c *client, _ uint64) { p.control(c) })
 }
 
 // control serves one control connection: tests, one after the other. The first
 // request makes it a session.
-func (p *netperfServer) control(c *net.TCPConn) {
-	s, from := p.server, clientAddr(c)
-	defer p.end(c)
+func (p *netperfServer) control(k *client) {
+	s, c, from := p.server, k.TCPConn, clientAddr(k.TCPConn)
+	defer p.end(k)
 	request, err := p.request(c, s.limits.Handshake)
+	var leave func()
 	if err == nil {
-		if err = s.admit(from, protocolNetperf); err != nil {
+		if leave, err = s.admit(from, protocolNetperf); err != nil {
 			p.answer(c, netperf.ErrnoBusy)
 			p.refuse(c.RemoteAddr(), err)
 			return
@@ -102,7 +97,7 @@ func (p *netperfServer) control(c *net.TCPConn) {
 			request, err = p.request(c, s.limits.Idle)
 		}
 	}
-	s.leave(from, s.clock.Now().Sub(began))
+	leave()
 	end := "client is done"
 	if !errors.Is(err, io.EOF) {
 		end = plain(err)
@@ -240,11 +235,12 @@ func (t *netperfTest) data() (netperf.Results, error) {
 	if t.request.Test == netperf.UDPRR {
 		return t.datagrams()
 	}
-	c, err := t.connection()
+	k, err := t.connection()
 	if err != nil {
 		return netperf.Results{}, err
 	}
-	defer t.end(c)
+	defer t.end(k)
+	c := k.TCPConn
 	began := t.server.clock.Now()
 	var r netperf.Results
 	switch t.request.Test {
@@ -284,7 +280,7 @@ func (t *netperfTest) setup(port uint16) error {
 }
 
 // connection tells the client where to connect, and waits for it there.
-func (t *netperfTest) connection() (*net.TCPConn, error) {
+func (t *netperfTest) connection() (*client, error) {
 	var l *net.TCPListener
 	err := t.bind(func(address string) error {
 		a, err := net.ResolveTCPAddr("tcp", address)
@@ -298,7 +294,7 @@ func (t *netperfTest) connection() (*net.TCPConn, error) {
 		return nil, err
 	}
 	t.hold(l)
-	defer t.release(l)
+	defer t.end(l)
 	if err := t.setup(l.Addr().(*net.TCPAddr).AddrPort().Port()); err != nil {
 		return nil, err
 	}
@@ -326,13 +322,13 @@ func (t *netperfTest) connection() (*net.TCPConn, error) {
 			c.Close()
 			continue
 		}
-		if err := t.server.connect(t.from, protocolNetperf); err != nil {
-			c.Close()
+		k, err := t.server.client(c, protocolNetperf)
+		if err != nil {
 			return nil, err
 		}
 		t.tune(c)
-		t.hold(c)
-		return c, nil
+		t.hold(k)
+		return k, nil
 	}
 }
 
@@ -646,7 +642,7 @@ func (t *netperfTest) datagrams() (netperf.Results, error) {
 		}
 		end.Stop()
 	}
-	t.release(udp)
+	t.end(udp)
 	<-served
 	if left := a.book(0); err == nil {
 		err = errors.Join(a.err, left)

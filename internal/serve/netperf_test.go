@@ -450,13 +450,14 @@ func FuzzNetperf(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.connect(clientAddr(c), protocolNetperf); err != nil {
+		k, err := s.client(c, protocolNetperf)
+		if err != nil {
 			t.Fatal(err)
 		}
-		p.hold(c)
+		p.hold(k)
 		_, _ = client.Write(b)
 		client.Close()
-		p.control(c) // must return
+		p.control(k) // must return
 		if n := sessionsNow(s); n != 0 {
 			t.Fatalf("%d sessions are left", n)
 		}

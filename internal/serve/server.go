@@ -34,7 +34,7 @@ import (
 type Limits struct {
 	Sessions   int           // at once
 	PerAddress int           // sessions of one client address at once
-	Conns      int           // TCP connections at once, of all protocols except metrics
+	Conns      int           // TCP connections, and requests over HTTP/2, at once, of all protocols except metrics
 	Flows      int           // data connections of one session
 	Streams    int           // streams of datagrams of one session
 	Bytes      unit.Size     // bytes of one session over TCP, both directions together; 0: no limit
@@ -42,9 +42,12 @@ type Limits struct {
 	Idle       time.Duration // after which an inactive session is closed
 	Session    time.Duration // of one session
 	Handshake  time.Duration // for the first line of a connection
+	Stall      time.Duration // of a request over HTTP that receives or sends nothing
+	Held       unit.Size     // of bodies over HTTP/2 that may wait in memory until they are read
 
 	// Of one address (IPv6: of one /64), with all protocols together.
-	AddressConns int           // TCP connections at once
+	AddressConns int           // TCP connections, and requests over HTTP/2, at once
+	AddressHeld  unit.Size     // of Held
 	AddressBytes unit.Size     // bytes within an hour; 0: the default, without a limit for this machine itself
 	AddressTime  time.Duration // total of sessions that ended within an hour
 
@@ -60,8 +63,8 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		Sessions: 1024, PerAddress: 64, Conns: 8192, Flows: 512, Streams: 64,
-		Load: 10 * time.Minute, Idle: 5 * time.Minute, Session: 2 * time.Hour, Handshake: 30 * time.Second,
-		AddressConns: 1100, AddressBytes: 100 * unit.GB, AddressTime: 4 * time.Hour,
+		Load: 10 * time.Minute, Idle: 5 * time.Minute, Session: 2 * time.Hour, Handshake: 30 * time.Second, Stall: 30 * time.Second,
+		Held: 2 * unit.GB, AddressConns: 1100, AddressHeld: 256 * unit.MB, AddressBytes: 100 * unit.GB, AddressTime: 4 * time.Hour,
 	}
 }
 
@@ -142,9 +145,9 @@ type Server struct {
 
 	mu       sync.Mutex
 	closed   bool
-	conns    map[*net.TCPConn]bool // in the handshake, or control connections
-	sessions map[string]*session   // by token
-	streams  streamTable           // changed under mu
+	conns    map[*client]bool    // in the handshake, or control connections
+	sessions map[string]*session // by token
+	streams  streamTable         // changed under mu
 }
 
 // A sideServer serves another protocol on a port of its own.
@@ -173,7 +176,7 @@ func Listen(o Options) (*Server, error) {
 	}
 	s := &Server{
 		clock: netio.NewClock(), limits: o.Limits.withDefaults(), log: o.Log, payload: netio.Payload(),
-		conns: map[*net.TCPConn]bool{}, sessions: map[string]*session{},
+		conns: map[*client]bool{}, sessions: map[string]*session{},
 		refusals: newRefusals(), key: o.Key,
 		sockets: o.Sockets, shared: o.Budgets, waiting: o.Waiting, drainFor: o.Drain, hurry: o.Hurry,
 	}
@@ -334,12 +337,12 @@ func (s *Server) accept() error {
 			}
 			return fmt.Errorf("accept connections: %w", err)
 		}
-		if err := s.track(c); err != nil {
-			s.log.Debug("refused", "from", c.RemoteAddr(), "reason", err)
-			c.Close()
+		k, err := s.client(c, protocolNative)
+		if err != nil {
 			continue
 		}
-		s.wg.Go(func() { s.greet(c) })
+		s.track(k)
+		s.wg.Go(func() { s.greet(k) })
 	}
 }
 
@@ -354,38 +357,66 @@ func retry(err error) bool {
 	return true
 }
 
-// track records a connection that Close must close. It fails if there are too
-// many.
-func (s *Server) track(c *net.TCPConn) error {
-	if err := s.connect(clientAddr(c), protocolNative); err != nil {
-		return err
+// A client is a client's TCP connection, with its place in the accounts. Close
+// gives that back, before the client can see the end and connect again.
+type client struct {
+	*net.TCPConn
+	free func()
+}
+
+func (c *client) Close() error {
+	c.free()
+	return c.TCPConn.Close()
+}
+
+// client charges a new connection to its address. Beyond the limits it closes
+// the connection.
+func (s *Server) client(c *net.TCPConn, protocol string) (*client, error) {
+	free, err := s.connect(clientAddr(c), protocol, 0)
+	if err != nil {
+		s.log.Debug("refused", "protocol", protocol, "from", c.RemoteAddr(), "reason", err)
+		c.Close()
+		return nil, err
 	}
+	return &client{c, free}, nil
+}
+
+// connsOf returns the connections of clients.
+func connsOf(clients []*client) []*net.TCPConn {
+	var out []*net.TCPConn
+	for _, c := range clients {
+		out = append(out, c.TCPConn)
+	}
+	return out
+}
+
+// track records a connection that close must close.
+func (s *Server) track(c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		c.Close()
 	}
 	s.conns[c] = true
-	return nil
-}
-
-// untrack forgets a connection that has ended.
-func (s *Server) untrack(c *net.TCPConn) {
-	s.handOver(c)
-	s.disconnect(clientAddr(c), 1)
 }
 
 // handOver removes a connection that a session owns from here on.
-func (s *Server) handOver(c *net.TCPConn) {
+func (s *Server) handOver(c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
 }
 
+// end closes a connection that no session owns.
+func (s *Server) end(c *client) {
+	s.handOver(c)
+	c.Close()
+}
+
 // greet reads a connection's first line, and passes the connection to its
 // session or to a new one.
-func (s *Server) greet(c *net.TCPConn) {
-	l := newLines(c)
+func (s *Server) greet(c *client) {
+	l := newLines(c.TCPConn)
 	req, err := l.read(time.Now().Add(s.limits.Handshake))
 	if err == nil {
 		switch req.Op {
@@ -404,8 +435,7 @@ func (s *Server) greet(c *net.TCPConn) {
 	s.log.Debug("refused", "from", c.RemoteAddr(), "reason", err)
 	s.refusals.add(protocolNative, refusalReason(err))
 	l.refuse(err)
-	s.untrack(c)
-	c.Close()
+	s.end(c)
 }
 
 // refusalReason returns the metrics' name of the error that ended a handshake.
@@ -432,14 +462,14 @@ func isCutOff(err error) bool {
 var errToken = errors.New("no session has this token")
 
 // attach passes a data connection to its session.
-func (s *Server) attach(c *net.TCPConn, l *lines, req probe.Request) error {
+func (s *Server) attach(c *client, l *lines, req probe.Request) error {
 	s.mu.Lock()
 	ses := s.sessions[req.Token]
 	s.mu.Unlock()
 	if ses == nil {
 		return errToken
 	}
-	if err := netio.SetTCP(c, netio.TCPOptions{CC: req.CC, DSCP: req.DSCP}); err != nil {
+	if err := netio.SetTCP(c.TCPConn, netio.TCPOptions{CC: req.CC, DSCP: req.DSCP}); err != nil {
 		return err
 	}
 	if err := ses.attach(c, req); err != nil {

@@ -22,6 +22,7 @@ type session struct {
 	server *Server
 	token  string
 	from   netip.Addr
+	leave  func() // the accounts
 	began  unit.Instant
 
 	mu      sync.Mutex
@@ -35,9 +36,8 @@ type session struct {
 }
 
 // hello runs a session on a control connection, from its first line to its end.
-func (s *Server) hello(c *net.TCPConn, l *lines, req probe.Request) {
-	defer s.untrack(c)
-	defer c.Close()
+func (s *Server) hello(c *client, l *lines, req probe.Request) {
+	defer s.end(c)
 	if !slices.Contains(req.Versions, probe.Version) {
 		s.refusals.add(protocolNative, "version")
 		err := fmt.Errorf("client speaks versions %v of the protocol, this server version %d: update the older of the two", req.Versions, probe.Version)
@@ -48,7 +48,7 @@ func (s *Server) hello(c *net.TCPConn, l *lines, req probe.Request) {
 	err := s.challenge(l)
 	var ses *session
 	if err == nil {
-		ses, err = s.open(clientAddr(c))
+		ses, err = s.open(clientAddr(c.TCPConn))
 	}
 	if err != nil {
 		s.log.Debug("refused", "from", c.RemoteAddr(), "reason", err)
@@ -59,7 +59,7 @@ func (s *Server) hello(c *net.TCPConn, l *lines, req probe.Request) {
 	if err = l.write(reply); err == nil {
 		err = ses.run(l)
 	}
-	s.end(ses)
+	ses.end()
 	switch {
 	case errors.Is(err, probe.ErrRequest):
 		s.refusals.add(protocolNative, "malformed")
@@ -118,11 +118,12 @@ func endReason(err error) string {
 
 // open makes a session, within the limits.
 func (s *Server) open(from netip.Addr) (*session, error) {
-	if err := s.admit(from, protocolNative); err != nil {
+	leave, err := s.admit(from, protocolNative)
+	if err != nil {
 		return nil, err
 	}
 	ses := &session{
-		server: s, token: newToken(), from: from, began: s.clock.Now(),
+		server: s, token: newToken(), from: from, leave: leave, began: s.clock.Now(),
 		groups: map[uint32]*group{}, streams: map[uint32]*stream{},
 	}
 	s.mu.Lock()
@@ -132,7 +133,8 @@ func (s *Server) open(from netip.Addr) (*session, error) {
 }
 
 // end ends everything that belongs to a session.
-func (s *Server) end(ses *session) {
+func (ses *session) end() {
+	s := ses.server
 	s.mu.Lock()
 	delete(s.sessions, ses.token)
 	s.mu.Unlock()
@@ -143,20 +145,11 @@ func (s *Server) end(ses *session) {
 	ses.mu.Unlock()
 	for _, g := range groups {
 		g.stop()
-		ses.release(g.flows)
 	}
 	for _, st := range streams {
 		s.closeStream(st)
 	}
-	s.leave(ses.from, s.clock.Now().Sub(ses.began))
-}
-
-// release counts the end of n data connections.
-func (ses *session) release(n int) {
-	ses.mu.Lock()
-	ses.flows -= n
-	ses.mu.Unlock()
-	ses.server.disconnect(ses.from, n)
+	ses.leave()
 }
 
 // run answers requests until the connection ends.
@@ -235,7 +228,7 @@ func (ses *session) do(req probe.Request) (probe.Reply, error) {
 }
 
 // attach adds a data connection to a group that has not started.
-func (ses *session) attach(c *net.TCPConn, req probe.Request) error {
+func (ses *session) attach(c *client, req probe.Request) error {
 	ses.mu.Lock()
 	defer ses.mu.Unlock()
 	if ses.closed {
@@ -303,7 +296,9 @@ func (ses *session) stop(req probe.Request) (probe.Reply, error) {
 		return probe.Reply{}, fmt.Errorf("there is no group %d", req.Group)
 	}
 	report := g.stop()
-	ses.release(g.flows)
+	ses.mu.Lock()
+	ses.flows -= len(g.clients)
+	ses.mu.Unlock()
 	return probe.Reply{Now: ses.server.clock.Now(), Load: report}, nil
 }
 
@@ -313,8 +308,7 @@ type group struct {
 	dir   string
 
 	mu       sync.Mutex
-	flows    int
-	waiting  []*net.TCPConn
+	clients  []*client // each a flow; stop closes them
 	sender   *netio.Sender
 	receiver *netio.Receiver
 	cpu      *netio.CPUMeter
@@ -325,7 +319,7 @@ type group struct {
 	booked   func(moved int64) bool
 }
 
-func (g *group) add(c *net.TCPConn, dir string) error {
+func (g *group) add(c *client, dir string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.dir != dir {
@@ -334,8 +328,7 @@ func (g *group) add(c *net.TCPConn, dir string) error {
 	if g.began != 0 || g.report != nil {
 		return errors.New("the group has started already")
 	}
-	g.waiting = append(g.waiting, c)
-	g.flows++
+	g.clients = append(g.clients, c)
 	return nil
 }
 
@@ -345,14 +338,13 @@ func (g *group) start(flows int, bin time.Duration, budget netio.Budget, payload
 	if g.began != 0 || g.report != nil {
 		return errors.New("the group has started already")
 	}
-	if flows != len(g.waiting) {
-		return fmt.Errorf("the group has %d data connections, not %d", len(g.waiting), flows)
+	if flows != len(g.clients) {
+		return fmt.Errorf("the group has %d data connections, not %d", len(g.clients), flows)
 	}
 	g.booked = budget.Allowed
 	g.bin, g.began, g.cpu = bin, g.clock.Now(), netio.NewCPUMeter()
 	g.ends = g.began.Add(budget.Time)
-	conns := g.waiting
-	g.waiting = nil
+	conns := connsOf(g.clients)
 	if g.dir == probe.DirDown {
 		g.sender = netio.NewSender(g.clock, payload, budget, conns)
 		return nil
@@ -378,10 +370,11 @@ func (g *group) stop() *probe.LoadReport {
 		return g.report
 	}
 	g.report = &probe.LoadReport{Start: g.began, Bin: g.bin}
-	for _, c := range g.waiting {
-		c.Close()
-	}
-	g.waiting = nil
+	defer func() {
+		for _, c := range g.clients {
+			c.Close()
+		}
+	}()
 	if g.began == 0 {
 		return g.report
 	}

@@ -55,7 +55,7 @@ func (p *tcpSide) close() {
 // accept handles each connection that is within the limits in a goroutine of its
 // own, until close. nth is its place in the order in which they were accepted.
 // Who has the connection last must end it.
-func (p *tcpSide) accept(handle func(c *net.TCPConn, nth uint64)) error {
+func (p *tcpSide) accept(handle func(c *client, nth uint64)) error {
 	defer p.wg.Wait()
 	for nth := uint64(0); ; nth++ {
 		c, err := p.tcp.AcceptTCP()
@@ -68,13 +68,12 @@ func (p *tcpSide) accept(handle func(c *net.TCPConn, nth uint64)) error {
 			}
 			return err
 		}
-		if err := p.server.connect(clientAddr(c), p.protocol); err != nil {
-			p.refuse(c.RemoteAddr(), err)
-			c.Close()
+		k, err := p.server.client(c, p.protocol)
+		if err != nil {
 			continue
 		}
-		p.hold(c)
-		p.wg.Go(func() { handle(c, nth) })
+		p.hold(k)
+		p.wg.Go(func() { handle(k, nth) })
 	}
 }
 
@@ -88,11 +87,9 @@ func (p *tcpSide) hold(c io.Closer) {
 	p.open[c] = true
 }
 
-// end closes a connection. It leaves the accounts first, before the client can
-// see the end and connect again.
-func (p *tcpSide) end(c *net.TCPConn) {
+// end closes what was held.
+func (p *tcpSide) end(c io.Closer) {
 	p.forget(c)
-	p.server.disconnect(clientAddr(c), 1)
 	c.Close()
 }
 

@@ -18,6 +18,7 @@ import (
 	"unbloat/internal/protocol/ndt7"
 	"unbloat/internal/protocol/rpm"
 	"unbloat/internal/visitor"
+	"unbloat/unit"
 )
 
 // webServer serves all protocols over HTTP, with HTTP and HTTPS on one port:
@@ -53,7 +54,11 @@ func listenWeb(s *Server, address string, o Options) (*webServer, error) {
 	w.http = &http.Server{
 		Handler: w.mux(), TLSConfig: config, MaxHeaderBytes: 16 << 10,
 		ReadHeaderTimeout: s.limits.Handshake, IdleTimeout: min(s.limits.Idle, time.Minute),
-		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: 64, MaxReceiveBufferPerStream: 8 << 20, MaxReceiveBufferPerConnection: 32 << 20},
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: 64, MaxReceiveBufferPerStream: int(streamWindow), MaxReceiveBufferPerConnection: 4 * int(streamWindow),
+			MaxReadFrameSize: 16 << 10, // the least there is: a connection keeps the memory of its largest frame
+			WriteByteTimeout: s.limits.Stall,
+		},
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		ErrorLog:    s.refusals.httpLog(s.log),
 	}
@@ -87,58 +92,101 @@ func (w *webServer) mux() http.Handler {
 	m := http.NewServeMux()
 	for _, base := range []string{"/", "/backend/"} {
 		for _, end := range []string{"", ".php"} {
-			m.HandleFunc(base+"garbage"+end, w.garbage)
+			m.HandleFunc("GET "+base+"garbage"+end, w.garbage)
 			m.HandleFunc(base+"empty"+end, w.swallow)
-			m.HandleFunc(base+"getIP"+end, w.whoAmI)
+			m.HandleFunc("GET "+base+"getIP"+end, w.whoAmI)
 		}
 	}
 	if w.servers != nil {
 		m.Handle("GET /servers.json", w.servers)
 	}
-	m.HandleFunc("/__down", w.cloudflareDown)
+	m.HandleFunc("GET /__down", w.cloudflareDown)
 	m.HandleFunc("/__up", w.cloudflareUp)
 	m.HandleFunc("GET "+rpm.WellKnown, w.nqConfig)
 	m.HandleFunc("GET /config", w.nqConfig) // the path of older servers
 	m.HandleFunc("GET /nq/small", func(rw http.ResponseWriter, r *http.Request) { w.send(rw, r, 1) })
 	m.HandleFunc("GET /nq/large", func(rw http.ResponseWriter, r *http.Request) { w.send(rw, r, nqLarge) })
 	m.HandleFunc("/nq/upload", w.swallow)
-	m.HandleFunc(ndt7.DownloadPath, w.ndt7(w.ndt7Download))
-	m.HandleFunc(ndt7.UploadPath, w.ndt7(w.ndt7Upload))
+	m.HandleFunc("GET "+ndt7.DownloadPath, w.ndt7(w.ndt7Download))
+	m.HandleFunc("GET "+ndt7.UploadPath, w.ndt7(w.ndt7Upload))
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w.front.handlers.Add(1)
 		defer w.front.handlers.Done()
 		if p := peekedOf(r); p != nil {
 			p.asked.Store(true)
 		}
-		people := w.page != nil && forPeople(r.URL.Path)
-		if !people {
-			h := rw.Header()
-			h.Set("Access-Control-Allow-Origin", "*")
-			h.Set("Access-Control-Allow-Headers", "*")
-			h.Set("Access-Control-Expose-Headers", "Server-Timing") // Cloudflare's client subtracts it
-			h.Set("Timing-Allow-Origin", "*")
-			h.Set("Cache-Control", "no-store, no-transform")
-		}
-		switch {
-		case people && r.URL.Path == keyPath:
-			if !w.key.serve(rw, r) {
-				w.refused(r)
-			}
-		case !people && r.Method == http.MethodOptions:
-			rw.WriteHeader(http.StatusNoContent)
-		case !(people && w.key.free(r)) && !w.key.allows(r):
-			w.refused(r)
-			w.key.refuse(rw)
-		case people: // with its own strict headers and limits
-			seen := &answered{ResponseWriter: rw}
-			w.page.ServeHTTP(seen, r)
-			if seen.status == http.StatusTooManyRequests || seen.status == http.StatusServiceUnavailable {
-				w.server.refusals.add(protocolWeb, "page busy")
-			}
-		default:
-			m.ServeHTTP(rw, r)
+		free := w.begin(rw, r)
+		defer free()
+		w.route(m, rw, r)
+		r.Body.Close() // what was not read of it waits no longer
+		if r.ProtoMajor > 1 {
+			_ = http.NewResponseController(rw).Flush() // it is charged until its answer is taken
 		}
 	})
+}
+
+// route answers a request: the page for people, a protocol's endpoint, or why not.
+func (w *webServer) route(endpoints http.Handler, rw http.ResponseWriter, r *http.Request) {
+	people := w.page != nil && forPeople(r.URL.Path)
+	if !people {
+		h := rw.Header()
+		h.Set("Access-Control-Allow-Origin", "*")
+		h.Set("Access-Control-Allow-Headers", "*")
+		h.Set("Access-Control-Expose-Headers", "Server-Timing") // Cloudflare's client subtracts it
+		h.Set("Timing-Allow-Origin", "*")
+		h.Set("Cache-Control", "no-store, no-transform")
+	}
+	switch {
+	case r.ContentLength != 0 && r.Method != http.MethodPost && r.Method != http.MethodPut:
+		w.server.refusals.add(protocolWeb, "body")
+		http.Error(rw, "a "+r.Method+" takes no body here", http.StatusRequestEntityTooLarge)
+	case people && r.URL.Path == keyPath:
+		if !w.key.serve(rw, r) {
+			w.refused(r)
+		}
+	case !people && r.Method == http.MethodOptions:
+		rw.WriteHeader(http.StatusNoContent)
+	case !(people && w.key.free(r)) && !w.key.allows(r):
+		w.refused(r)
+		w.key.refuse(rw)
+	case people: // with its own strict headers and limits
+		seen := &answered{ResponseWriter: rw}
+		w.page.ServeHTTP(seen, r)
+		if seen.status == http.StatusTooManyRequests || seen.status == http.StatusServiceUnavailable {
+			w.server.refusals.add(protocolWeb, "page busy")
+		}
+	default:
+		endpoints.ServeHTTP(rw, r)
+	}
+}
+
+// streamWindow is what a client may send of a body over HTTP/2 before the server
+// has read any of it. A load of a few streams must fill the queue of its line.
+const streamWindow = 8 * unit.MB
+
+// begin bounds a request in time, until its handler knows better. One of HTTP/2
+// takes what a connection does, and its body may wait in memory: it is charged to
+// its address until free, and beyond the limits it is cut off.
+func (w *webServer) begin(rw http.ResponseWriter, r *http.Request) (free func()) {
+	s, control := w.server, http.NewResponseController(rw)
+	end := time.Now().Add(s.limits.Stall)
+	_ = control.SetWriteDeadline(end) // an error means that the connection has ended
+	body := unit.Size(r.ContentLength)
+	if body < 0 || body > streamWindow {
+		body = streamWindow
+	}
+	if body > 0 {
+		_ = control.SetReadDeadline(end)
+	}
+	if r.ProtoMajor < 2 {
+		return func() {}
+	}
+	free, err := s.connect(remote(r), protocolWeb, body)
+	if err != nil {
+		s.log.Debug("refused", "protocol", protocolWeb, "from", r.RemoteAddr, "path", r.URL.Path, "reason", err)
+		panic(http.ErrAbortHandler)
+	}
+	return free
 }
 
 // forPeople reports whether a path belongs to the page, and not to a protocol.
@@ -194,17 +242,16 @@ func (f *front) accept() {
 			f.Close()
 			return
 		}
-		if err := f.server.connect(clientAddr(c), protocolWeb); err != nil {
-			f.server.log.Debug("refused", "protocol", protocolWeb, "from", c.RemoteAddr(), "reason", err)
-			c.Close()
+		k, err := f.server.client(c, protocolWeb)
+		if err != nil {
 			continue
 		}
-		f.wg.Go(func() { f.sniff(c) })
+		f.wg.Go(func() { f.sniff(k) })
 	}
 }
 
 // sniff reads the first byte and passes the connection on.
-func (f *front) sniff(c *net.TCPConn) {
+func (f *front) sniff(c *client) {
 	_ = c.SetReadDeadline(time.Now().Add(f.server.limits.Handshake))
 	stop := make(chan struct{})
 	defer close(stop)
@@ -215,7 +262,7 @@ func (f *front) sniff(c *net.TCPConn) {
 			_ = c.SetReadDeadline(time.Unix(1, 0))
 		}
 	})
-	p := &peeked{TCPConn: c, server: f.server}
+	p := &peeked{client: c, server: f.server}
 	if n, err := c.Read(p.first[:]); n < 1 {
 		if !errors.Is(err, io.EOF) { // browsers open connections in advance, and may close them unused
 			f.server.log.Debug("refused", "protocol", protocolWeb, "from", c.RemoteAddr(), "reason", fmt.Errorf("said nothing: %w", err))
@@ -260,7 +307,7 @@ func (f *front) Addr() net.Addr { return f.l.Addr() }
 
 // peeked is a connection whose first byte was read already.
 type peeked struct {
-	*net.TCPConn
+	*client
 	first [1]byte
 	left  int
 	once  sync.Once
@@ -284,13 +331,12 @@ func (p *peeked) ReadFrom(r io.Reader) (int64, error) { return p.TCPConn.ReadFro
 func (p *peeked) Close() error {
 	p.once.Do(func() {
 		s := p.server
-		s.disconnect(clientAddr(p.TCPConn), 1)
 		if !p.asked.Load() { // too slow, cut off, too large, or not HTTP
 			s.log.Debug("refused", "protocol", protocolWeb, "from", p.RemoteAddr(), "reason", "no whole request came")
 			s.refusals.add(protocolWeb, "no request")
 		}
 	})
-	return p.TCPConn.Close()
+	return p.client.Close()
 }
 
 // answered records the status of an answer.

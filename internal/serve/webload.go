@@ -22,9 +22,6 @@ const (
 	nqLarge        = 10 * unit.GB
 	// freeSize is the size of requests that need no session: probes.
 	freeSize = 4 * unit.KB
-	// stall is the time after which a client that receives or sends nothing is
-	// cut off.
-	stall = 30 * time.Second
 )
 
 // garbage is LibreSpeed's download.
@@ -111,7 +108,8 @@ func (w *webServer) cut(r *http.Request, reason string, err error) {
 // enter opens a session for a request, or answers why that was refused.
 func (w *webServer) enter(rw http.ResponseWriter, r *http.Request) (leave func(moved int64), ok bool) {
 	s, from, began := w.server, remote(r), w.server.clock.Now()
-	if err := s.admit(from, protocolWeb); err != nil {
+	left, err := s.admit(from, protocolWeb)
+	if err != nil {
 		s.log.Debug("refused", "protocol", protocolWeb, "from", r.RemoteAddr, "path", r.URL.Path, "reason", err)
 		rw.Header().Set("Retry-After", "60")
 		http.Error(rw, err.Error(), http.StatusTooManyRequests)
@@ -119,7 +117,7 @@ func (w *webServer) enter(rw http.ResponseWriter, r *http.Request) (leave func(m
 	}
 	return func(moved int64) {
 		lasted := s.clock.Now().Sub(began)
-		s.leave(from, lasted)
+		left()
 		s.log.Debug("request", "from", r.RemoteAddr, "path", r.URL.Path, "bytes", moved, "lasted", lasted.Round(time.Millisecond))
 	}, true
 }
@@ -147,7 +145,7 @@ func (w *webServer) send(rw http.ResponseWriter, r *http.Request, n unit.Size) {
 			w.cut(r, "budget during a session", errBudget)
 			panic(http.ErrAbortHandler) // cuts the body off, since its length was announced
 		}
-		_ = control.SetWriteDeadline(time.Now().Add(stall))
+		_ = control.SetWriteDeadline(time.Now().Add(s.limits.Stall))
 		k, err := rw.Write(part)
 		moved += int64(k)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -175,7 +173,7 @@ func (w *webServer) take(rw http.ResponseWriter, r *http.Request) bool {
 	end := time.Now().Add(s.limits.Load)
 	buf := make([]byte, 256<<10)
 	for {
-		_ = control.SetReadDeadline(time.Now().Add(stall))
+		_ = control.SetReadDeadline(time.Now().Add(s.limits.Stall))
 		n, err := r.Body.Read(buf)
 		moved += int64(n)
 		if err == io.EOF {
