@@ -166,32 +166,28 @@ func (p *postgres) ready(ctx context.Context) error {
 // errAway is the error of a statement whose connection was lost before it.
 var errAway = errors.New("the connection was lost")
 
+// lost reports whether a statement failed because the connection was lost before
+// it, so that it may succeed on a new one. One that was not answered in time is
+// not tried again: who waits has waited.
+func (p *postgres) lost(ctx context.Context, err error) bool {
+	return err != nil && !p.inside && ctx.Err() == nil && !pgconn.Timeout(err) && p.conn != nil && p.conn.IsClosed()
+}
+
 func (p *postgres) transact(ctx context.Context, do func() error) error {
 	if err := p.ready(ctx); err != nil {
 		return err
 	}
-	if _, err := p.conn.Exec(ctx, "BEGIN"); err != nil {
-		if !p.conn.IsClosed() || ctx.Err() != nil {
-			return err
-		}
-		// It was lost between statements, so it can be opened again.
-		if err := p.ready(ctx); err != nil {
-			return err
-		}
-		if _, err := p.conn.Exec(ctx, "BEGIN"); err != nil {
-			return err
-		}
+	_, err := p.exec(ctx, "BEGIN")
+	if p.lost(ctx, err) {
+		_, err = p.exec(ctx, "BEGIN")
+	}
+	if err != nil {
+		return err
 	}
 	p.inside = true
-	err := do()
-	p.inside = false
-	if err == nil {
-		if p.conn.IsClosed() {
-			return errAway
-		}
-		ctx, cancel := context.WithTimeout(ctx, statementPatience)
-		defer cancel()
-		_, err = p.conn.Exec(ctx, "COMMIT")
+	defer func() { p.inside = false }()
+	if err = do(); err == nil {
+		_, err = p.exec(ctx, "COMMIT")
 		return err
 	}
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -219,10 +215,10 @@ func (p *postgres) query(ctx context.Context, sql string, args []any, each func(
 		return each(r)
 	}
 	err := p.queryOnce(ctx, sql, args, count)
-	if err == nil || rows > 0 || p.inside || ctx.Err() != nil || p.conn == nil || !p.conn.IsClosed() {
-		return err
+	if rows == 0 && p.lost(ctx, err) {
+		return p.queryOnce(ctx, sql, args, count)
 	}
-	return p.queryOnce(ctx, sql, args, count) // the connection was lost between statements
+	return err
 }
 
 func (p *postgres) queryOnce(ctx context.Context, sql string, args []any, each func(row) error) error {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"regexp"
-	"sync"
 	"time"
 
 	"unbloat/internal/store"
@@ -55,7 +54,52 @@ func OpenKept(ctx context.Context, k Keeping) (Kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &kept{file: f, keeping: k}, nil
+	return &kept{newShelf(f, func(ctx context.Context) (*store.Store, error) { return store.Open(ctx, k.Place) }, fileWithin), k, time.Time{}}, nil
+}
+
+// fileWithin bounds what is done with a file of results, and the wait for those
+// before: SQLite itself waits so long for another process that holds the file.
+const fileWithin = 30 * time.Second
+
+// A shelf gives the results to one goroutine at a time, as a store.Store wants.
+type shelf struct {
+	turn   chan struct{} // held while results is used
+	open   func(context.Context) (*store.Store, error)
+	within time.Duration
+
+	results *store.Store // nil: to be opened
+}
+
+func newShelf(results *store.Store, open func(context.Context) (*store.Store, error), within time.Duration) *shelf {
+	return &shelf{turn: make(chan struct{}, 1), open: open, within: within, results: results}
+}
+
+// use calls do with the results and a context that bounds it, together with the
+// wait for others. Errors wrap ErrAway where it had to be given up.
+func (s *shelf) use(ctx context.Context, do func(context.Context, *store.Store) error) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.within)
+	defer cancel()
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("%w: others wait for them too: %w", store.ErrAway, ctx.Err())
+	}
+	if s.results == nil {
+		if s.results, err = s.open(ctx); err != nil {
+			return err
+		}
+	}
+	return do(ctx, s.results)
+}
+
+// close waits for who uses the results, and closes them.
+func (s *shelf) close() error {
+	s.turn <- struct{}{}
+	if s.results == nil {
+		return nil
+	}
+	return s.results.Close()
 }
 
 // record returns the record of a visitor's result and the ticket for it.
@@ -75,19 +119,47 @@ func (k Keeping) record(t *verdict.Test) (store.Record, Ticket, error) {
 // tidyEvery is how often results that are too old are removed.
 const tidyEvery = 10 * time.Minute
 
-// tidy removes results that are too many or too old.
-func (k Keeping) tidy(ctx context.Context, s *store.Store) error {
+// tidy removes results that are too many or too old. Where that fails it is
+// logged, and tried again later: what is kept is kept.
+func (k Keeping) tidy(ctx context.Context, s *store.Store) {
+	var err error
 	if k.Most > 0 {
-		if _, err := s.Trim(ctx, k.Most); err != nil {
-			return err
-		}
+		_, err = s.Trim(ctx, k.Most)
 	}
-	if k.For > 0 {
-		if _, err := s.Expire(ctx, time.Now().Add(-k.For)); err != nil {
-			return err
-		}
+	if k.For > 0 && err == nil {
+		_, err = s.Expire(ctx, time.Now().Add(-k.For))
 	}
-	return nil
+	if err != nil && ctx.Err() == nil {
+		k.Log.Warn("old results stay for now", "reason", err)
+	}
+}
+
+// load returns a result of a shelf.
+func (k Keeping) load(ctx context.Context, id string, from *shelf) (*verdict.Test, error) {
+	if !knownID(id) {
+		return nil, told(id, store.ErrNotFound)
+	}
+	var r store.Record
+	err := from.use(ctx, func(ctx context.Context, s *store.Store) (err error) {
+		r, err = s.Get(ctx, id)
+		return err
+	})
+	if err != nil {
+		return nil, told(id, err)
+	}
+	return k.test(id, r)
+}
+
+// test reads the result of a record, unless it is too old.
+func (k Keeping) test(id string, r store.Record) (*verdict.Test, error) {
+	if k.For > 0 && time.Since(r.Time) > k.For {
+		return nil, told(id, store.ErrNotFound)
+	}
+	t := &verdict.Test{}
+	if err := json.Unmarshal(r.Result, t); err != nil {
+		return nil, fmt.Errorf("read result %s: %w", id, err)
+	}
+	return t, nil
 }
 
 // told returns an error of the store as one of this package.
@@ -106,21 +178,11 @@ func told(id string, err error) error {
 // knownID reports whether an id is as long as those that are handed out.
 func knownID(id string) bool { return regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(id) }
 
-// testOf reads the result of a record.
-func testOf(id string, r store.Record) (*verdict.Test, error) {
-	t := &verdict.Test{}
-	if err := json.Unmarshal(r.Result, t); err != nil {
-		return nil, fmt.Errorf("read result %s: %w", id, err)
-	}
-	return t, nil
-}
-
 // kept keeps results in a file of this machine.
 type kept struct {
-	mu      sync.Mutex // a store.Store belongs to one goroutine
-	file    *store.Store
+	file    *shelf
 	keeping Keeping
-	saved   time.Time // when old ones were removed
+	tidied  time.Time // when old ones were removed; while file is held
 }
 
 // Save implements Store.
@@ -129,35 +191,25 @@ func (k *kept) Save(ctx context.Context, t *verdict.Test) (Ticket, error) {
 	if err != nil {
 		return Ticket{}, err
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if _, err := k.file.Add(ctx, []store.Record{r}); err != nil {
-		return Ticket{}, err
-	}
-	if k.keeping.Most > 0 || time.Since(k.saved) > tidyEvery {
-		k.saved = time.Now()
-		if err := k.keeping.tidy(ctx, k.file); err != nil {
-			return Ticket{}, err
+	err = k.file.use(ctx, func(ctx context.Context, f *store.Store) error {
+		if _, err := f.Add(ctx, []store.Record{r}); err != nil {
+			return err
 		}
+		if k.keeping.Most > 0 || time.Since(k.tidied) > tidyEvery {
+			k.tidied = time.Now()
+			k.keeping.tidy(ctx, f)
+		}
+		return nil
+	})
+	if err != nil {
+		return Ticket{}, err
 	}
 	return ticket, nil
 }
 
 // Load implements Store.
 func (k *kept) Load(ctx context.Context, id string) (*verdict.Test, error) {
-	if !knownID(id) {
-		return nil, told(id, store.ErrNotFound)
-	}
-	k.mu.Lock()
-	r, err := k.file.Get(ctx, id)
-	k.mu.Unlock()
-	if err != nil {
-		return nil, told(id, err)
-	}
-	if k.keeping.For > 0 && time.Since(r.Time) > k.keeping.For {
-		return nil, told(id, store.ErrNotFound)
-	}
-	return testOf(id, r)
+	return k.keeping.load(ctx, id, k.file)
 }
 
 // Delete implements Store.
@@ -165,17 +217,11 @@ func (k *kept) Delete(ctx context.Context, id, token string) error {
 	if !knownID(id) {
 		return told(id, store.ErrNotFound)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return told(id, k.file.Withdraw(ctx, id, token))
+	return told(id, k.file.use(ctx, func(ctx context.Context, f *store.Store) error { return f.Withdraw(ctx, id, token) }))
 }
 
 // Waiting implements Kept: nothing ever waits.
 func (k *kept) Waiting() (waiting, refused int) { return 0, 0 }
 
 // Close implements io.Closer.
-func (k *kept) Close() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.file.Close()
-}
+func (k *kept) Close() error { return k.file.close() }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
@@ -14,7 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ncruces/go-sqlite3"
+
 	"unbloat/internal/store"
+	"unbloat/internal/verdict"
 )
 
 // submit runs a test as the server sees it: a session, and its result.
@@ -31,6 +35,35 @@ func submit(t *testing.T, url string, sub *Submission) Saved {
 		t.Fatalf("%d %.200s: %v", status, answer, err)
 	}
 	return saved
+}
+
+// A result that is kept has its ticket, though the old ones can't be removed.
+func TestKeptThoughNoneIsRemoved(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "page.db")
+	k, err := OpenKept(t.Context(), Keeping{Place: file, Most: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	db, err := sqlite3.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Exec(`CREATE TRIGGER refuse BEFORE DELETE ON results BEGIN SELECT RAISE(ABORT, 'nothing is removed'); END`); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 2 {
+		ticket, err := k.Save(t.Context(), Judge(cases()["good"], verdict.Meta{Time: time.Now().UTC().Format(time.RFC3339), Label: fmt.Sprint(n)}))
+		if err != nil {
+			t.Fatalf("result %d: %v", n, err)
+		}
+		if _, err := k.Load(t.Context(), ticket.ID); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // After a restart of the server a result has the same address and the same

@@ -23,10 +23,11 @@ type shared struct {
 	wake    chan struct{} // a result waits
 	done    chan struct{} // closed when nothing is delivered any more
 	away    atomic.Bool   // the last delivery failed
+	inTime  time.Duration // the constant, but in tests
+	reader  *shelf        // for visitors; who delivers has a connection of his own
 
-	mu     sync.Mutex
-	reader *store.Store  // nil: to be opened
-	news   chan struct{} // closed, and made anew, when something was delivered
+	mu   sync.Mutex    // held for moments
+	news chan struct{} // closed, and made anew, when something was delivered
 }
 
 const (
@@ -54,7 +55,10 @@ func openShared(k Keeping) (*shared, error) {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &shared{keeping: k, spool: spool, stop: stop, wake: make(chan struct{}, 1), done: make(chan struct{}), news: make(chan struct{})}
+	s := &shared{
+		keeping: k, spool: spool, stop: stop, wake: make(chan struct{}, 1), done: make(chan struct{}), news: make(chan struct{}), inTime: inTime,
+		reader: newShelf(nil, func(ctx context.Context) (*store.Store, error) { return store.Open(ctx, k.Place) }, 2*inTime),
+	}
 	go func() {
 		defer close(s.done)
 		s.deliver(ctx)
@@ -90,7 +94,7 @@ func (s *shared) deliver(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := try(ctx)
 		if err == nil && time.Since(tidied) > tidyEvery {
-			if err = s.keeping.tidy(ctx, db); err == nil {
+			if s.keeping.tidy(ctx, db); ctx.Err() == nil {
 				tidied = time.Now()
 			}
 		}
@@ -119,7 +123,7 @@ func (s *shared) deliver(ctx context.Context) {
 		waiting, _ := s.spool.Waiting()
 		s.keeping.Log.Warn("results wait on the disk for the next start", "waiting", waiting, "reason", err)
 	} else if tidied.IsZero() {
-		_ = s.keeping.tidy(last, db) // the next start does it otherwise
+		s.keeping.tidy(last, db)
 	}
 }
 
@@ -151,7 +155,7 @@ func (s *shared) Save(ctx context.Context, t *verdict.Test) (Ticket, error) {
 	case s.wake <- struct{}{}:
 	default: // it will wake anyway
 	}
-	late := time.NewTimer(inTime)
+	late := time.NewTimer(s.inTime)
 	defer late.Stop()
 	for {
 		s.mu.Lock()
@@ -170,41 +174,19 @@ func (s *shared) Save(ctx context.Context, t *verdict.Test) (Ticket, error) {
 	}
 }
 
-// use calls do with the database.
-func (s *shared) use(ctx context.Context, do func(*store.Store) error) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*inTime)
-	defer cancel()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.reader == nil {
-		db, err := store.Open(ctx, s.keeping.Place)
-		if err != nil {
-			return err
-		}
-		s.reader = db
-	}
-	return do(s.reader)
-}
-
 // Load implements Store.
 func (s *shared) Load(ctx context.Context, id string) (*verdict.Test, error) {
 	if !knownID(id) {
 		return nil, told(id, store.ErrNotFound)
 	}
 	r, err := s.spool.Get(id)
-	if errors.Is(err, store.ErrNotFound) {
-		err = s.use(ctx, func(db *store.Store) error {
-			r, err = db.Get(ctx, id)
-			return err
-		})
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return s.keeping.load(ctx, id, s.reader)
+	case err != nil:
 		return nil, told(id, err)
 	}
-	if s.keeping.For > 0 && time.Since(r.Time) > s.keeping.For {
-		return nil, told(id, store.ErrNotFound)
-	}
-	return testOf(id, r)
+	return s.keeping.test(id, r)
 }
 
 // Delete implements Store.
@@ -215,7 +197,7 @@ func (s *shared) Delete(ctx context.Context, id, token string) error {
 	if _, err := s.spool.Get(id); err == nil { // it may have arrived all the same: who deletes it there would see it come back
 		return fmt.Errorf("result %s waits for the database: %w", id, ErrAway)
 	}
-	return told(id, s.use(ctx, func(db *store.Store) error { return db.Withdraw(ctx, id, token) }))
+	return told(id, s.reader.use(ctx, func(ctx context.Context, db *store.Store) error { return db.Withdraw(ctx, id, token) }))
 }
 
 // Waiting implements Kept.
@@ -225,10 +207,5 @@ func (s *shared) Waiting() (waiting, refused int) { return s.spool.Waiting() }
 func (s *shared) Close() error {
 	s.stop()
 	<-s.done
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.reader == nil {
-		return nil
-	}
-	return s.reader.Close()
+	return s.reader.close()
 }

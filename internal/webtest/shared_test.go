@@ -5,11 +5,14 @@ package webtest
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"unbloat/internal/await"
 	"unbloat/internal/store"
@@ -139,6 +142,75 @@ func TestRetention(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// While the database hangs, whoever reads a result is told in time that it can't
+// be read now, and whoever brings one gets his ticket in time, beside any number
+// of readers. That no old result can be removed keeps no new one waiting.
+func TestSharedWhileDatabaseHangs(t *testing.T) {
+	const inTime, slack = 200 * time.Millisecond, 5 * time.Second
+	db := pgtest.Start(t, "fsync=off")
+	s, err := store.Open(t.Context(), db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'nothing is removed'; END $$;
+		CREATE TRIGGER refuse BEFORE DELETE ON results EXECUTE FUNCTION refuse()`); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	opened, err := openShared(Keeping{Place: db.URL(), Spool: t.TempDir(), For: time.Hour, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened.reader.within = time.Minute
+	first, err := opened.Save(t.Context(), nthVisit(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, 30*time.Second, "the first result to be read from the database", func() bool {
+		waiting, _ := opened.Waiting()
+		_, err := opened.Load(t.Context(), first.ID)
+		return waiting == 0 && err == nil
+	})
+	opened.inTime, opened.reader.within = inTime, 2*inTime
+	db.Freeze()
+	began := time.Now()
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			if _, err := opened.Load(t.Context(), first.ID); !errors.Is(err, ErrAway) {
+				t.Errorf("read while the database hangs: %v", err)
+			}
+		})
+	}
+	second, err := opened.Save(t.Context(), nthVisit(1))
+	if took := time.Since(began); err != nil || took > inTime+slack {
+		t.Errorf("a visitor waited for %v: %v", took, err)
+	}
+	all.Wait()
+	if took := time.Since(began); took > 2*inTime+slack {
+		t.Errorf("readers waited for %v", took)
+	}
+	opened.reader.within = time.Minute
+	db.Thaw()
+	await.Until(t, 30*time.Second, "the database to be used again", func() bool {
+		_, err := opened.Load(t.Context(), second.ID)
+		waiting, _ := opened.Waiting()
+		return err == nil && waiting == 0 && !opened.away.Load()
+	})
+	if err := opened.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

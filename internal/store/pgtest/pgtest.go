@@ -162,6 +162,20 @@ func (s *Server) Kill() {
 	}
 }
 
+// Freeze stops all processes of the server until Thaw: its connections stay
+// open, new ones are made, and nothing is answered.
+func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
+
+// Thaw ends Freeze.
+func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(to syscall.Signal) {
+	pid := s.process.Process.Pid
+	for _, p := range append(childrenOf(pid), pid) {
+		_ = syscall.Kill(p, to)
+	}
+}
+
 // runs reports whether a process has not ended yet.
 func runs(pid int) bool {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
