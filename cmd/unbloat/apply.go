@@ -251,7 +251,11 @@ func (f *applyFlags) keep(ctx context.Context, k platform.Keeper, t *apply.Trans
 // plan reads the plan, or makes one for the router.
 func (f *applyFlags) plan(ctx context.Context, r *router, stdin io.Reader, args []string) (plan.Plan, error) {
 	if len(args) == 1 {
-		return readPlan(stdin, args[0])
+		p, err := readPlan(stdin, args[0])
+		if err == nil { // before it is asked of a WAN that it only names
+			err = platform.CheckPlan(p, r.driver.Language)
+		}
+		return p, err
 	}
 	if f.again {
 		return f.lastPlan(r)

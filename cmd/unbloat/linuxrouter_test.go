@@ -67,6 +67,36 @@ func TestNoAQM(t *testing.T) {
 	s.wants(t, exitDone, "fq_codel", apply...)
 }
 
+// TestContradictoryPlan: a plan file that says two things is refused before anything is
+// run or locked, and what is said of it is harmless to a terminal.
+func TestContradictoryPlan(t *testing.T) {
+	s, _ := newLinux(t)
+	out, code := s.run(t, "plan", "--down", "20mbit", "--up", "4mbit", "--wan", "wan", "--lan", "lan", "--json", "--for", "linux")
+	var text string
+	if text = out[strings.Index(out, "{"):]; code != exitDone {
+		t.Fatal(out)
+	}
+	start, file := s.Text(), filepath.Join(t.TempDir(), "plan.json")
+	for _, c := range [][3]string{
+		{`"wan": "wan",`, `"wan": "wan9",`, `up.device: is "wan", but wan is "wan9"`},
+		{`"lan": "lan",`, `"lan": "lan9",`, `basis.facts.lan: is "lan", but lan is "lan9"`},
+		{`"aqm": "cake",`, `"aqm": "fq_codel",`, `up.aqm: is "cake", but aqm is "fq_codel"`},
+		{`"wan": "wan",`, `"wan": "wan", "wan": "wan",`, `wan: is there twice`},
+		{`"platform": "linux",`, `"platform": "\u001b[2Jlinux\u202e\nunbloat: Applied to wan, read back and kept.",`, `it is for \u001b[2Jlinux\u202e`},
+	} {
+		if err := os.WriteFile(file, []byte(strings.Replace(text, c[0], c[1], 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out := s.wants(t, exitUsage, c[2], "apply", file, "--yes")
+		if strings.ContainsAny(out, "\x1b\u202e") || strings.Contains(out, "\nunbloat: Applied") {
+			t.Errorf("it prints what is in the file: %q", out)
+		}
+	}
+	if left, _ := os.ReadDir(s.state); s.Text() != start || len(left) > 0 {
+		t.Errorf("it leaves %v, and\n%s", left, s.Text())
+	}
+}
+
 // TestDrift: status and doctor report how the router differs from what was
 // applied, and name a command that repairs it.
 func TestDrift(t *testing.T) {

@@ -103,6 +103,37 @@ func (x *town) pendingPlan() *plan.Plan {
 	return &j.Plan
 }
 
+// What is asked of one WAN with the plan of another, or with a plan that names two, is
+// refused, and what keeps the WAN goes on.
+func TestPlanOfAnotherWAN(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		x := startedTown(t, "linux", dir)
+		defer func() { x.stop() }()
+		before := x.shaped()
+		made := func(wan string) plan.Plan {
+			rate := plan.RatePreference{Rate: 3 * unit.MbitPerSecond}
+			p, err := plan.Make(plan.Line{}, x.driver.Language.Assume(wan, ""), plan.Preferences{Down: rate, Up: rate})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		two := made(x.wan)
+		two.Up.Device = "wan9"
+		for says, p := range map[string]plan.Plan{`the plan is for "wan9"`: made("wan9"), `up.device: is "wan9", but wan is`: two} {
+			if err := x.d.ask(t.Context(), MethodApply, "", x.wan, ApplyParams{Plan: p, Yes: true}, nil); err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("%v, want %q", err, says)
+			}
+		}
+		x.settled()
+		left, err := filepath.Glob(filepath.Join(dir, "*", "wan9*"))
+		if is := x.shaped(); is != before || err != nil || len(left) > 0 {
+			t.Errorf("%s, before %s; %v, %v", is, before, left, err)
+		}
+	})
+}
+
 // A change is in force at once, and undone by itself unless it is confirmed; a
 // daemon that is killed before that starts with what was.
 func TestChanges(t *testing.T) {

@@ -163,6 +163,9 @@ func (c *client) do(ctx context.Context, r Request) (any, error) {
 		if err := params(r, &a); err != nil {
 			return nil, err
 		}
+		if r.WAN != "" && r.WAN != a.Plan.WAN {
+			return nil, &Error{CodeUsage, fmt.Sprintf("apply to %s: the plan is for %q; make one for it", r.WAN, a.Plan.WAN)}
+		}
 		r.WAN = a.Plan.WAN
 		return c.on(ctx, r, func(ctx context.Context, w *wan) (any, error) { return w.apply(ctx, c, a) })
 	case MethodConfirm, MethodRevert:

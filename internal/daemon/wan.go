@@ -509,12 +509,15 @@ func (w *wan) apply(ctx context.Context, from *client, a ApplyParams) (any, erro
 		return nil, err
 	}
 	defer unlock()
+	p := a.Plan.In(w.router.Driver.Language)
+	if err := platform.CheckPlan(p, w.router.Driver.Language); err != nil {
+		return nil, err
+	}
 	w.abandon()
 	engine := w.router.Engine
 	if a.Replace {
 		engine = w.router.Taking
 	}
-	p := a.Plan.In(w.router.Driver.Language)
 	t, err := engine.Begin(ctx, p, apply.Options{Confirm: max(time.Duration(a.Confirm*float64(time.Second)), time.Second), Hold: a.Yes})
 	if err != nil {
 		return nil, err

@@ -76,6 +76,9 @@ func validShares(at string, shares []Share, s *Shaper) error {
 		}
 		errs = append(errs, within(at+".tin", int(sh.Tin), 1, 8),
 			within(at+".guarantee_bps", int64(sh.Guarantee), 0, int64(s.Rate)), within(at+".limit_bps", int64(sh.Limit), 0, int64(s.Rate)))
+		if sh.Limit != 0 && sh.Guarantee > sh.Limit {
+			errs = append(errs, fieldError(at, "%s is guaranteed %s, more than its limit of %s", sh.Class, sh.Guarantee.Short(), sh.Limit.Short()))
+		}
 	}
 	if sure > s.Rate {
 		errs = append(errs, fieldError(at, "the guarantees add up to %s, more than the rate of %s; guarantee less", sure.Short(), s.Rate.Short()))

@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -80,9 +82,12 @@ func (p Plan) MarshalJSON() ([]byte, error) {
 	return json.Marshal(planJSON{planAlone: (*planAlone)(&p), Warnings: reason.Texts(p.Warnings), Codes: p.Warnings, Basis: p.Basis})
 }
 
-// UnmarshalJSON reads a plan. Older programs wrote warnings without codes; their
-// text is kept.
+// UnmarshalJSON reads a plan. A member that is there twice is a *FieldError. Older
+// programs wrote warnings without codes; their text is kept.
 func (p *Plan) UnmarshalJSON(b []byte) error {
+	if name, err := twice(json.NewDecoder(bytes.NewReader(b))); err != nil || name != "" {
+		return errors.Join(err, fieldError(name, "is there twice; leave one"))
+	}
 	from := planJSON{planAlone: (*planAlone)(p)}
 	if err := json.Unmarshal(b, &from); err != nil {
 		return err

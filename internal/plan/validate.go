@@ -34,8 +34,9 @@ func (p Plan) RuleLimits() RuleLimits {
 	return p.Basis.Capabilities.Language.Rules
 }
 
-// Validate reports everything in a plan that its platform cannot do, so that a plan
-// read from a file is as good as one from Make. Each problem is a *FieldError.
+// Validate reports everything in a plan that its platform cannot do, or in which it
+// contradicts itself, so that a plan read from a file is as good as one from Make. Each
+// problem is a *FieldError.
 // lang is the language of the plan's platform.
 func (p Plan) Validate(lang *Language) error {
 	if p.Schema != Schema {
@@ -72,7 +73,7 @@ func (p Plan) Validate(lang *Language) error {
 	case p.Down != nil && p.Down.IngressOf != "":
 		errs = append(errs, fieldError("flow_table", "what goes through an ifb does not take the short way; shape the download at the LAN (--side lan)"))
 	}
-	errs = append(errs, p.Classes.validate(p),
+	errs = append(errs, p.agrees(lang), p.Classes.validate(p),
 		p.Down.validate(DirectionDown, p.DownBps, lang),
 		p.Up.validate(DirectionUp, p.UpBps, lang))
 	if p.Down != nil && p.Up != nil && p.Down.Device == p.Up.Device && p.Down.IngressOf == "" {
@@ -157,7 +158,7 @@ func (s *Shaper) validate(d Direction, rate unit.Rate, lang *Language) error {
 		within(at("flows"), s.Flows, 0, lang.Flows), within(at("limit"), s.Limit, 0, s.mostLimit(lang)),
 		checkQuantum(at("quantum"), s.Quantum, lang),
 		within(at("burst"), int64(s.Burst), 0, 1<<30), within(at("class_q"), int64(s.ClassQ), 0, 1<<30),
-		checkTimes(at, s.Target, s.Interval), s.checkMost(at, lang), s.checkCake(at), s.checkRules(at))
+		checkTimes(at, s.Target, s.Interval), s.checkMost(at, lang), s.checkCake(at), s.checkRules(at), s.checkSettings(at, lang))
 	return errors.Join(errs...)
 }
 

@@ -11,65 +11,7 @@ import (
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
-	"unbloat/unit"
 )
-
-// maxName is the kernel's longest interface name (IFNAMSIZ − 1).
-const maxName = 15
-
-// Sensible rates for HTB and CAKE: below the lowest a packet takes seconds; no
-// device is faster than the highest.
-const (
-	leastRate = 8 * unit.KbitPerSecond
-	mostRate  = 100 * unit.GbitPerSecond
-)
-
-// An InputError says that a plan cannot be applied as it is written.
-type InputError = platform.InputError
-
-// CheckPlan returns an *InputError if a value of the plan is out of range for
-// Linux's shapers. It reads nothing from the router.
-func CheckPlan(p plan.Plan) error {
-	bad := func(format string, args ...any) error { return &InputError{Why: fmt.Sprintf(format, args...)} }
-	if p.Schema != plan.Schema {
-		return bad("its schema is %q, not %q; make a plan with `unbloat plan --json`", p.Schema, plan.Schema)
-	}
-	if p.Platform != "linux" && p.Platform != "" {
-		return bad("it is for %s, not for linux; make one with --for linux", p.Platform)
-	}
-	if p.Up == nil && p.Down == nil {
-		return bad("it shapes neither direction; give --down or --up")
-	}
-	for _, d := range []struct {
-		name string
-		s    *plan.Shaper
-	}{{"down", p.Down}, {"up", p.Up}} {
-		if d.s == nil {
-			continue
-		}
-		if d.s.Rate < leastRate || d.s.Rate > mostRate {
-			return bad("%s.rate_bps is %d bit/s; it must be between %s and %s", d.name, int64(d.s.Rate), leastRate, mostRate)
-		}
-		for _, n := range []string{d.s.Device, d.s.IngressOf} {
-			if len(n) > maxName || strings.ContainsAny(n, "/ \t\n") || n == "." || n == ".." || strings.HasPrefix(n, "-") {
-				return bad("%s: %q can't be an interface's name: at most %d bytes, no blank, no slash", d.name, n, maxName)
-			}
-		}
-		if d.s.Device == "" {
-			return bad("%s.device is empty; give --wan", d.name)
-		}
-		if d.s.IngressOf != "" && d.s.IngressOf == d.s.Device {
-			return bad("%s: %s can't be redirected to itself: its packets would go round for ever", d.name, d.s.Device)
-		}
-		if d.s.Overhead < -64 || d.s.Overhead > 256 || d.s.MPU < 0 || d.s.MPU > 256 {
-			return bad("%s: overhead %d or mpu %d is out of range (−64…256, 0…256)", d.name, d.s.Overhead, d.s.MPU)
-		}
-	}
-	if p.Up != nil && p.Down != nil && p.Up.Device == p.Down.Device {
-		return bad("both directions would be shaped where packets leave %s, but a device has one root; name two devices", p.Up.Device)
-	}
-	return nil
-}
 
 // checkDevices returns an error for devices that are absent, down or without
 // carrier.
@@ -89,7 +31,7 @@ func (b *Backend) checkDevices(ctx context.Context, p plan.Plan, s tc.State) err
 		}
 		if d := s.Device(sh.Device); sh.IngressOf != "" && d.Exists && d.Kind != "ifb" {
 			return &platform.PreconditionError{Doing: "shape " + sh.IngressOf, What: fmt.Sprintf("%s should become an ifb, but is there already and is none", sh.Device),
-				Remedy: "rename that interface, or name another device in the plan"}
+				Remedy: "rename that interface"}
 		}
 	}
 	for _, n := range names {

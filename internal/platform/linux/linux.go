@@ -84,7 +84,7 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.
 	if err != nil {
 		return nil, err
 	}
-	if err := CheckPlan(p); err != nil {
+	if err := platform.CheckPlan(p, Language()); err != nil {
 		return nil, err
 	}
 	if err := b.checkDevices(ctx, p, s.State); err != nil {

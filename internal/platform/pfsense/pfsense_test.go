@@ -254,7 +254,7 @@ func TestRefused(t *testing.T) {
 		b := &pfsense.Backend{Runner: f}
 		f.Files[pfsense.Config] = strings.Replace(f.Files[pfsense.Config], c.old, c.new, 1)
 		p := make5(t, plan.Preferences{})
-		p.WAN = c.wan
+		p.WAN, p.Up.Device, p.Down.Device, p.Down.IngressOf, p.Basis = c.wan, c.wan, c.wan, c.wan, nil
 		if c.only == plan.DirectionDown {
 			p.Up, p.UpBps = nil, 0
 		}
