@@ -525,6 +525,8 @@ func TestEveryTestIsRun(t *testing.T) {
 
 // Every promise names existing tests that hold it. After a run of `make test`, whose
 // events UNBLOAT_RAN has, one of them at least has passed; and what was skipped is listed.
+// Two kinds are listed in place of failing: what only `make bench` measures, and what
+// takes a quiet machine (Alone) where this one was busy.
 func TestSpecification(t *testing.T) {
 	text, err := os.ReadFile("docs/SPECIFICATION.md")
 	if err != nil {
@@ -547,14 +549,19 @@ func TestSpecification(t *testing.T) {
 		if len(held) == 0 {
 			t.Errorf("docs/SPECIFICATION.md:%d: no test holds this promise", i+1)
 		}
-		ran := false
+		ran, elsewhere := false, false
 		for _, h := range held {
+			elsewhere = elsewhere || strings.HasPrefix(h[2], "Benchmark") || strings.HasSuffix(h[2], "Alone")
 			if !names[h[1]+"."+h[2]] {
 				t.Errorf("docs/SPECIFICATION.md:%d: there is no %s.%s", i+1, h[1], h[2])
 			}
 			ran = ran || passed[h[1]+"."+h[2]]
 		}
-		if passed != nil && !ran {
+		switch {
+		case passed == nil || ran:
+		case elsewhere:
+			skipped = append(skipped, "NOT HELD in this run: "+id+", which takes `make bench` or a quiet machine")
+		default:
 			t.Errorf("docs/SPECIFICATION.md:%d: no test of %s has run and passed", i+1, id)
 		}
 	}
