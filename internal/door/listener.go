@@ -91,7 +91,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 		case err != nil:
 			return nil, err
 		}
-		c := &conn{Conn: nc, l: l, from: Address(nc.RemoteAddr())}
+		// Until the program reads from it, it is waited for: on a busy machine that takes a while.
+		c := &conn{Conn: nc, l: l, from: Address(nc.RemoteAddr()), reading: time.Now(), deadline: true}
 		if l.Admit == nil || l.Admit(c.from, Address(nc.LocalAddr())) {
 			if t, ok := nc.(*net.TCPConn); ok {
 				_ = t.SetWriteBuffer(sendBuffer)
