@@ -288,7 +288,7 @@ func TestFollowSilentInLab(t *testing.T) {
 		}
 		stepped(s, 8*time.Second, 6*time.Second)
 		f := d.follow(s, "follows")["follows"]
-		d.atMost("p95, ms", f.p95, by(95, 60))
+		d.atMost("p95, ms", f.p95, by(130, 60)) // by day it falls ten seconds after the reflectors did
 		d.atLeast("down + up, Mbit/s", f.sum(), by(14, 35.5))
 	})
 }
