@@ -260,7 +260,7 @@ func TestFollowAfterIdleInLab(t *testing.T) {
 	overDraws(t, func(d *draw) {
 		s := followScenario(t, "follow-steps-up")
 		s.Line.Vary = nil
-		s.Test.Idle, s.Test.Seconds = 59*time.Minute, 5*time.Second // a phase is no longer
+		s.Test.Idle, s.Test.Seconds = time.Duration(by(5, 59))*time.Minute, 5*time.Second // a phase is no longer than an hour
 		c := d.follow(s, "follows")["follows"].result
 		line := c.Test.Loaded.Series
 		var first []float64
