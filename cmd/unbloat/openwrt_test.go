@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -98,7 +99,7 @@ func TestRevertWithoutDaemon(t *testing.T) {
 	}
 	var was reverted
 	out, err := o.revert(t, routerFlags{json: true}, "wan")
-	if err := json.Unmarshal([]byte(out), &was); err != nil || was.Reverted == nil || len(was.Reverted) > 0 {
+	if err := errors.Join(err, json.Unmarshal([]byte(out), &was)); err != nil || was.Reverted == nil || len(was.Reverted) > 0 {
 		t.Errorf("%v: %s", err, out)
 	}
 
