@@ -27,10 +27,15 @@ type Client struct {
 // Dial reaches the daemon behind a socket. The error is ErrNoDaemon if none runs, or
 // if this user may not reach it.
 func Dial(ctx context.Context, socket string) (*Client, error) {
+	dir, err := trusted.Dir(filepath.Dir(socket))
 	var strange *trusted.Error
-	if err := trusted.Dir(filepath.Dir(socket)); errors.As(err, &strange) && !errors.Is(err, fs.ErrNotExist) {
+	if errors.As(err, &strange) && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reach the daemon: %w", err) // what answers there would not be it
 	}
+	if err != nil {
+		return nil, ErrNoDaemon
+	}
+	socket = filepath.Join(dir, filepath.Base(socket))
 	if _, err := os.Lstat(socket); err != nil { // who may not look may not change anything here either
 		return nil, ErrNoDaemon
 	}

@@ -84,11 +84,11 @@ func builtKernel() (Kernel, error) {
 		return Kernel{}, missing
 	}
 	v := slices.MaxFunc(versions, compareVersions)
-	path := kernelPath(cache, v)
-	if err := trusted.Dir(filepath.Dir(path)); err != nil {
+	dir, err := trusted.Dir(filepath.Dir(kernelPath(cache, v)))
+	if err != nil {
 		return Kernel{}, fmt.Errorf("find the lab's kernel: %w; point XDG_CACHE_HOME to a directory of your own", err)
 	}
-	return Kernel{Virtual, path, v}, nil
+	return Kernel{Virtual, filepath.Join(dir, "linux"), v}, nil
 }
 
 // cacheDir is where built kernels are kept, outside any checkout.

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir refuses a directory of this machine that others than root and this user can change,
-// or can have led to.
-func Dir(dir string) error {
+// Dir returns a directory of this machine without links, if nobody but root and this user
+// can change it, or can have led to it.
+func Dir(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
-	if err == nil {
-		_, err = Resolve(dir, os.Geteuid(), here)
+	if err != nil {
+		return "", err
 	}
-	return err
+	return Resolve(dir, os.Geteuid(), here)
 }
 
 // Open opens a file of this machine to be read, if File takes it. It waits for nothing.
@@ -53,10 +53,11 @@ func Open(file string) (*os.File, error) {
 // OpenOwn opens a file in a directory that Dir trusts, and makes it if flag says so. It
 // waits for nothing, and follows no link to the file.
 func OpenOwn(file string, flag int) (*os.File, error) {
-	if err := Dir(filepath.Dir(file)); err != nil {
+	dir, err := Dir(filepath.Dir(file))
+	if err != nil {
 		return nil, err
 	}
-	return openRegular(file, flag)
+	return openRegular(filepath.Join(dir, filepath.Base(file)), flag)
 }
 
 // openRegular opens a regular file; a new one is for its owner alone.

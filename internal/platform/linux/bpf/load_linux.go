@@ -132,7 +132,8 @@ func pinned(c *ebpf.Collection, root, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the directory of the pins: %w", err)
 	}
-	if err := trusted.Dir(dir); err != nil { // some systems let anybody make directories in a BPF file system
+	dir, err := trusted.Dir(dir) // some systems let anybody make directories in a BPF file system
+	if err != nil {
 		return err
 	}
 	if err := pin(c, dir); err != nil {
