@@ -103,7 +103,7 @@ func stagedAtUsualPath(t *testing.T, p fakeRouter) *server {
 	if err := os.Chmod(run, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return startServerBy(t, labtest.Own("/run", run, []string{"/run/sshd"}, inNamespace(t, paths, dir)...), "SetEnv "+stageEnv+"="+dir+"/stage SHLVL=2", "ForceCommand "+dir+"/force")
+	return startServerBy(t, labtest.Own("/run", run, []string{"/run/sshd"}, inNamespace(t, paths, p.lacks(), dir)...), "SetEnv "+stageEnv+"="+dir+"/stage SHLVL=2", "ForceCommand "+dir+"/force")
 }
 
 // A controller is a machine with ansible-core and the collection, in directories of

@@ -207,6 +207,11 @@ func (p fakeRouter) addSystem() []string {
 	return names
 }
 
+// lacks returns which programs for shaping the router has not, though this machine may.
+func (p fakeRouter) lacks() []string {
+	return slices.DeleteFunc([]string{"tc", "ip", "ethtool", "nft", "unshare"}, func(name string) bool { _, has := p.machine.Tools[name]; return has })
+}
+
 // byPath makes programs that are called by path also available by their base
 // name, which is what the stage passes on.
 func (p fakeRouter) byPath() (paths []string) {
@@ -230,7 +235,7 @@ func staged(t *testing.T, p fakeRouter) (*server, string) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	paths := p.byPath()
 	newStage(t, dir, p.addSystem(), p.machine, p.lock)
-	s := startServerBy(t, inNamespace(t, paths, dir), "SetEnv "+stageEnv+"="+dir+"/stage SHLVL=2 PATH="+dir+"/bin:/usr/bin:/bin")
+	s := startServerBy(t, inNamespace(t, paths, p.lacks(), dir), "SetEnv "+stageEnv+"="+dir+"/stage SHLVL=2 PATH="+dir+"/bin:/usr/bin:/bin")
 	s.options.Path = dir + "/bin:/usr/bin:/bin"
 	return s, dir
 }

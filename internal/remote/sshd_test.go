@@ -92,8 +92,9 @@ func startServerBy(t *testing.T, by []string, more ...string) *server {
 }
 
 // inNamespace returns a command that starts another in a mount namespace, where the
-// programs at these paths are links to those of the same name in stage/bin.
-func inNamespace(t *testing.T, paths []string, stage string) []string {
+// programs at these paths are links to those of the same name in stage/bin, and those
+// that the router lacks are not there.
+func inNamespace(t *testing.T, paths, lacks []string, stage string) []string {
 	t.Helper()
 	if len(paths) == 0 {
 		return nil
@@ -104,6 +105,11 @@ func inNamespace(t *testing.T, paths []string, stage string) []string {
 	script := "set -e; "
 	for _, p := range paths { // a new directory over the one that may have it
 		script += fmt.Sprintf("mkdir -p %[1]s; mount -t tmpfs stage %[1]s; ln -s %[2]s/bin/%[3]s %[4]s; ", filepath.Dir(p), stage, filepath.Base(p), p)
+	}
+	for _, name := range lacks { // what can't be run is not found
+		if real, err := exec.LookPath(name); err == nil {
+			script += "mount --bind /dev/null " + real + "; "
+		}
 	}
 	return []string{"unshare", "--mount", "sh", "-c", script + `exec "$@"`, "sh"}
 }

@@ -192,6 +192,7 @@ func NewOpenWrt() *OpenWrt {
 		}
 		return "/lib/modules/6.6.110/" + name + ".ko\n", nil
 	}}
+	delete(o.Tools, "unshare") // a package of its own
 	for _, name := range []string{"env", "nice", "xargs"} {
 		o.Tools[name] = Tool{Run: o.applet}
 	}
