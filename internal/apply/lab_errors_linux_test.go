@@ -68,7 +68,7 @@ func TestRefusals(t *testing.T) {
 		{"negative in a plan", 2, "up.rate_bps is -5", []string{file("neg.json", func(p *plan.Plan) { p.Up.Rate = -5 })}},
 		{"1 Pbit/s in a plan", 2, "must be between", []string{file("peta.json", func(p *plan.Plan) { p.Down.Rate = 1e15 })}},
 		{"foreign platform", 2, "for pfsense", []string{file("pf.json", func(p *plan.Plan) { p.Platform = "pfsense" })}},
-		{"ifb is the WAN", 2, "redirected to itself", []string{file("loop.json", func(p *plan.Plan) { p.Down.Device = "wan" })}},
+		{"ifb is the WAN", 2, `"wan" shapes on side in`, []string{file("loop.json", func(p *plan.Plan) { p.Down.Device = "wan" })}},
 		{"long name", 2, "at most 15", []string{file("long.json", func(p *plan.Plan) { p.Down.Device = "ifb4averylongname" })}},
 		{"unknown queue", 5, "cake2", []string{"--wan", "wan", "--up", "4mbit", "--aqm", "cake2"}},
 		{"persist without yes", 2, "--yes", []string{"--wan", "wan", "--up", "4mbit", "--persist"}},
