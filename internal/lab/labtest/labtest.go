@@ -128,7 +128,7 @@ func boot(t *testing.T, kernel lab.Kernel, o Options, tests string) string {
 	g := lab.Guest{
 		Engine: kernel.Engine, Scenario: o.Scenario, Case: o.Scenario.Cases[0].Name, Node: o.Node, Server: o.Server, Seed: o.Seed + Seed(t),
 		Binary: Binary(t), Dir: dir,
-		Command: []string{self, "-test.run", "^(" + tests + ")$", "-test.v", "-test.count=1"},
+		Command: []string{self, "-test.run", "^(" + strings.ReplaceAll(tests, "/", ")$/^(") + ")$", "-test.v", "-test.count=1"},
 		Env:     append(env, o.Env...),
 	}
 	// A guest that hangs is ended by Boot; the wait for a processor has no bound.
