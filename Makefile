@@ -88,9 +88,10 @@ lint:
 test-long: setup-test build kernel binaries release ansible race vuln laws bpf following wide chromium-call page prove-100 soak fuzz ## for the night: every binary linked, packages of whole programs, the BPF program on four kernels, every flow on the router's page, data races, known holes, all random cases, a hundred proofs, a hundred runs, a call in a browser, every fuzz target
 
 .PHONY: laws
-laws: ## the contract of every platform's driver, with all of its random cases
+laws: kernel ## the contract of every platform's driver, with all of its random cases; the long forms of the tests on the router
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -run '^TestContract$$|^TestMatrixOnStandIn$$' ./internal/platform/...
-	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 90m -run '^Test(Conformance|Soak|QuietDayWritesNothing)$$' ./internal/daemon
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 90m -run '^Test(Conformance|Soak|QuietDayWritesNothing|KilledInLab)$$' ./internal/daemon
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 120m -skip '^TestUnchangedInLab100$$' ./internal/apply ./internal/prove ./internal/lang/nft ./internal/path/walk
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 20m -run '^TestDaemonOverSSH$$' ./internal/remote
 
 .PHONY: bpf

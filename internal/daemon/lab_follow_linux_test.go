@@ -14,26 +14,27 @@ import (
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
 	"unbloat/internal/reason"
+	"unbloat/unit"
 )
 
-// followedWAN is the lab's line in a configuration, followed.
+// followedWAN is the lab's line of 10/2 Mbit/s in a configuration, followed.
 const followedWAN = `[[wan]]
 interface = "wan"
 lan = "lan"
-down = "30 Mbit/s"
-up = "5 Mbit/s"
+down = "10 Mbit/s"
+up = "2 Mbit/s"
 follow = true
-least_down = "3 Mbit/s"
-most_down = "31 Mbit/s"
-least_up = "0.5 Mbit/s"
-most_up = "5.2 Mbit/s"
+least_down = "1 Mbit/s"
+most_down = "10.4 Mbit/s"
+least_up = "0.2 Mbit/s"
+most_up = "2.1 Mbit/s"
 `
 
-// A line of 30/5 Mbit/s that falls to 9/2 and comes back is followed: the rates go
+// A line of 10/2 Mbit/s that falls to 3/0.8 and comes back is followed: the rates go
 // down with it within seconds and up again, by netlink and without a look at the
 // router for each; and the metrics say so.
 func TestFollowInLab(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{Server: true}) {
+	if !labtest.Inside(t, labtest.Options{Server: true, Scenario: labtest.HomeAt(10*unit.MbitPerSecond, 2*unit.MbitPerSecond)}) {
 		return
 	}
 	h := newHouse(t, `metrics = "127.0.0.1:9836"
@@ -50,12 +51,12 @@ server = "`+lab.Server()+`"
 			s.Line.Up.Rate, s.Line.Up.Capacity, s.Line.Up.DelayMs, s.Line.Up.Why.Code, s.Looks, s.Line.ProbeBytes)
 		return s
 	}
-	load := labtest.In(t.Context(), lab.Host(1), labtest.Unbloat(), "test", "--server", lab.Server(), "--json", "--quiet", "--idle", "5", "--seconds", "40")
+	load := labtest.In(t.Context(), lab.Host(1), labtest.Unbloat(), "test", "--server", lab.Server(), "--json", "--quiet", "--idle", "3", "--seconds", "35")
 	if err := load.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = load.Process.Kill(); _ = load.Wait() }()
-	time.Sleep(20 * time.Second) // idle, then into the download
+	time.Sleep(15 * time.Second) // idle, then into the download
 	before := say("under load")
 	line := func(down, up string) {
 		for dev, r := range map[string]string{"m0": down, "m1": up} {
@@ -65,21 +66,21 @@ server = "`+lab.Server()+`"
 			}
 		}
 	}
-	line("9mbit", "2mbit")
+	line("3mbit", "800kbit")
 	time.Sleep(5 * time.Second)
 	low := say("5 s after the fall")
-	if low.Line.Down.Rate > 9_500_000 || low.Line.Down.Rate < 4_000_000 || low.Line.Down.DelayMs > 60 {
-		t.Errorf("down %v, delay %v ms; the line carries 9 Mbit/s", low.Line.Down.Rate, low.Line.Down.DelayMs)
+	if low.Line.Down.Rate > 3_200_000 || low.Line.Down.Rate < 1_300_000 || low.Line.Down.DelayMs > 60 {
+		t.Errorf("down %v, delay %v ms; the line carries 3 Mbit/s", low.Line.Down.Rate, low.Line.Down.DelayMs)
 	}
 	shown, err := exec.CommandContext(t.Context(), "tc", "qdisc", "show").CombinedOutput()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%s", shown)
-	line("30mbit", "5mbit")
+	line("10mbit", "2mbit")
 	time.Sleep(15 * time.Second)
 	back := say("15 s after it came back")
-	if back.Line.Down.Rate < 20_000_000 {
+	if back.Line.Down.Rate < 6_700_000 {
 		t.Errorf("down %v, 15 s after the line came back", back.Line.Down.Rate)
 	}
 	if !slices.ContainsFunc(back.Line.Reflectors, func(r daemon.ReflectorStatus) bool { return r.Address == lab.Server() && r.Asked == 0 }) {
@@ -103,8 +104,8 @@ server = "`+lab.Server()+`"
 	}) {
 		t.Errorf("the cut is not among the decisions: %+v", log.Decisions)
 	}
-	if err := c.Call(t.Context(), daemon.MethodHistory, "", "", daemon.HistoryParams{From: time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)}, &past); err != nil || len(past.At) < 35 || past.Step != 1 ||
-		slices.Max(past.Down.Rate) < 20_000_000 || slices.Min(past.Down.Rate) > 10_000_000 {
+	if err := c.Call(t.Context(), daemon.MethodHistory, "", "", daemon.HistoryParams{From: time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)}, &past); err != nil || len(past.At) < 30 || past.Step != 1 ||
+		slices.Max(past.Down.Rate) < 6_700_000 || slices.Min(past.Down.Rate) > 3_400_000 {
 		t.Errorf("the history has %d seconds: %v, %v", len(past.At), past.Down.Rate, err)
 	}
 	if lines := h.unbloat(0, "history", "--line", "--since", "5m"); !strings.Contains(lines, "wan, ") || strings.Count(lines, "\n") != 25 {

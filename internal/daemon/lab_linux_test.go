@@ -29,6 +29,14 @@ import (
 // The lab's tests run the program itself as a daemon on the router of an emulated
 // home, with the kernel's own traffic control and nftables.
 
+// houseInLab says that a test runs in the guest, which it has with others: a house
+// leaves the router as it found it.
+func houseInLab(t *testing.T) bool {
+	t.Helper()
+	return labtest.Inside(t, labtest.Options{With: "TestKeepsInLab|TestLosesNothingInLab|TestInterfaceComesBackInLab|TestContestInLab|TestCommandsInLab|" +
+		"TestTwoWANsInLab|TestKilledInLab|TestFullDiskInLab|TestSocketInLab"})
+}
+
 // A house is a router with a daemon.
 type house struct {
 	t      *testing.T
@@ -63,6 +71,9 @@ func newHouseIn(t *testing.T, dir, config string) *house {
 	t.Cleanup(func() { h.notify.Close() })
 	h.env = append(os.Environ(), "UNBLOAT_STATE_DIR="+h.dir, "UNBLOAT_CONFIG=")
 	h.manager = []string{"NOTIFY_SOCKET=" + address, "WATCHDOG_USEC=3000000"}
+	t.Cleanup(func() { // after the daemon's end
+		_ = exec.Command("sh", "-c", "tc qdisc del dev wan root; tc qdisc del dev wan clsact; tc qdisc del dev wan ingress; ip link del ifb4wan; nft flush ruleset").Run() // each if it is there
+	})
 	h.start()
 	return h
 }
@@ -127,7 +138,7 @@ func (h *house) status() daemon.Status {
 // becomes waits until the first WAN is in a state.
 func (h *house) becomes(s keep.State) {
 	h.t.Helper()
-	for start := time.Now(); h.status().WANs[0].State != s; time.Sleep(10 * time.Millisecond) {
+	for start := time.Now(); h.status().WANs[0].State != s; time.Sleep(50 * time.Millisecond) {
 		if time.Since(start) > 10*time.Second {
 			h.t.Fatalf("it does not become %s: %+v\n%s", s, h.status(), h.said)
 		}
@@ -161,20 +172,21 @@ func sh(t *testing.T, line string) string {
 // back while the old one's actions are still being freed has another.
 var actionIndex = regexp.MustCompile(`\bindex \d+\b`)
 
-// shaped is what is shaped on a device, without what counts.
+// shaped is what is shaped on devices, without what counts.
 func shaped(devices ...string) string {
-	var all strings.Builder
+	var ask, all strings.Builder
 	for _, d := range devices {
-		for _, args := range [][]string{{"qdisc", "show", "dev", d}, {"class", "show", "dev", d}, {"filter", "show", "dev", d, "parent", "ffff:"}} {
-			out, _ := exec.Command("tc", args...).CombinedOutput()
-			for line := range strings.Lines(string(out)) {
-				if !strings.HasPrefix(line, "class cake ") { // a flow of this moment
-					all.WriteString(d + ": " + actionIndex.ReplaceAllString(line, "index N"))
-				}
-			}
+		fmt.Fprintf(&ask, "qdisc show dev %[1]s\nclass show dev %[1]s\nfilter show dev %[1]s parent ffff:\n", d)
+	}
+	tc := exec.Command("tc", "-force", "-batch", "-") // a device may be gone
+	tc.Stdin = strings.NewReader(ask.String())
+	out, _ := tc.CombinedOutput()
+	for line := range strings.Lines(string(out)) {
+		if !strings.HasPrefix(line, "class cake ") { // a flow of this moment
+			all.WriteString(actionIndex.ReplaceAllString(line, "index N"))
 		}
 	}
-	out, _ := exec.Command("nft", "-t", "list", "ruleset").CombinedOutput()
+	out, _ = exec.Command("nft", "-t", "list", "ruleset").CombinedOutput()
 	all.Write(out)
 	return all.String()
 }
@@ -188,7 +200,7 @@ func (h *house) within(what, want string, devices ...string) {
 		if time.Since(start) > time.Second {
 			h.t.Fatalf("%s: after %v it is\n%s\nwant\n%s\nthe daemon says\n%s", what, time.Since(start), shaped(devices...), want, h.said)
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond)
 	}
 	h.t.Logf("%s: whole again after %v", what, time.Since(start).Round(time.Millisecond))
 }
@@ -248,7 +260,7 @@ func TestMemoryInLab(t *testing.T) {
 // TestKeepsInLab: whatever takes the shaping away, it is whole again within a second;
 // what is right is not touched.
 func TestKeepsInLab(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !houseInLab(t) {
 		return
 	}
 	h := newHouse(t, oneWAN)
@@ -271,7 +283,7 @@ func TestKeepsInLab(t *testing.T) {
 		h.within(damage, want, ours()...)
 	}
 	before := h.status().WANs[0]
-	sh(t, "ip addr add 192.0.2.77/24 dev wan; ip addr del 192.0.2.77/24 dev wan; ip route add 198.51.100.0/24 dev lan; ip link add other type ifb; ip link del other")
+	sh(t, "ip addr add 192.0.2.77/24 dev wan; ip addr del 192.0.2.77/24 dev wan; ip route add 198.51.100.0/24 dev lan; ip route del 198.51.100.0/24; ip link add other type ifb; ip link del other")
 	time.Sleep(time.Second)
 	if after := h.status().WANs[0]; after.Mends != before.Mends || shaped(ours()...) != want {
 		t.Errorf("addresses, routes and other links made it mend: %+v, before %+v\n%s", after, before, h.said)
@@ -318,7 +330,7 @@ func TestKeepsInLab(t *testing.T) {
 // deleted and comes back, a reload, and a daemon that is killed and starts again: no
 // packet of a machine behind the router is lost.
 func TestLosesNothingInLab(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !houseInLab(t) {
 		return
 	}
 	h := newHouse(t, oneWAN)
@@ -359,17 +371,18 @@ func TestLosesNothingInLab(t *testing.T) {
 // TestInterfaceComesBackInLab: an interface that goes and comes is shaped again
 // within a second; so is one that appears only after the start.
 func TestInterfaceComesBackInLab(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !houseInLab(t) {
 		return
 	}
 	make := func() { sh(t, "ip link add ppp9 type ifb; ip link set ppp9 up") }
+	t.Cleanup(func() { sh(t, "ip link del ppp9") })
 	h := newHouse(t, "[[wan]]\ninterface = \"ppp9\"\nup = \"5 Mbit/s\"\n")
 	if s := h.status().WANs[0]; s.State != keep.Waiting || !strings.Contains(s.Why, "ppp9") {
 		t.Fatalf("%+v", s)
 	}
 	await := func(what string) {
 		t.Helper()
-		for start := time.Now(); !strings.Contains(shaped("ppp9"), "cake"); time.Sleep(10 * time.Millisecond) {
+		for start := time.Now(); !strings.Contains(shaped("ppp9"), "cake"); time.Sleep(50 * time.Millisecond) {
 			if time.Since(start) > time.Second {
 				t.Fatalf("%s: after a second it is %s\n%s", what, shaped("ppp9"), h.said)
 			}
@@ -391,17 +404,17 @@ func TestInterfaceComesBackInLab(t *testing.T) {
 // left alone after the third time, and the daemon says so; doctor and status name
 // it, and apply --again takes the WAN back.
 func TestContestInLab(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !houseInLab(t) {
 		return
 	}
 	h := newHouse(t, oneWAN)
 	want := shaped(ours()...)
 	for range keep.MostTakeovers {
 		time.Sleep(time.Second) // or the change counts as the daemon's own
-		sh(t, "tc qdisc del dev wan root; tc qdisc add dev wan root tbf rate 3mbit burst 5000 limit 30000")
+		sh(t, "tc qdisc replace dev wan root tbf rate 3mbit burst 5000 limit 30000")
 		h.within("a foreign shaper", want, ours()...)
 	}
-	sh(t, "tc qdisc del dev wan root; tc qdisc add dev wan root tbf rate 3mbit burst 5000 limit 30000")
+	sh(t, "tc qdisc replace dev wan root tbf rate 3mbit burst 5000 limit 30000")
 	h.becomes(keep.Contested)
 	if !strings.Contains(sh(t, "tc qdisc show dev wan"), "tbf") {
 		t.Error("it fights on")
@@ -420,7 +433,7 @@ func TestContestInLab(t *testing.T) {
 
 // TestCommandsInLab: apply, confirm, revert and apply again go through the daemon.
 func TestCommandsInLab(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !houseInLab(t) {
 		return
 	}
 	h := newHouse(t, oneWAN)
@@ -496,10 +509,11 @@ func TestCommandsInLab(t *testing.T) {
 
 // TestTwoWANsInLab: two WANs are kept beside each other.
 func TestTwoWANsInLab(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !houseInLab(t) {
 		return
 	}
 	sh(t, "ip link add wan2 type ifb; ip link set wan2 up")
+	t.Cleanup(func() { sh(t, "ip link del wan2") })
 	h := newHouse(t, oneWAN+"[[wan]]\ninterface = \"wan2\"\nup = \"2 Mbit/s\"\nclasses = \"off\"\n")
 	devices := append(ours(), "wan2")
 	want := shaped(devices...)
@@ -519,7 +533,7 @@ func TestTwoWANsInLab(t *testing.T) {
 // TestKilledInLab: the daemon is killed at random moments, some of them while it
 // puts things back; the next one makes all as it should be.
 func TestKilledInLab(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !houseInLab(t) {
 		return
 	}
 	seed := labtest.Seed(t)
@@ -528,7 +542,11 @@ func TestKilledInLab(t *testing.T) {
 	h := newHouse(t, oneWAN)
 	want := shaped(ours()...)
 	damages := []string{"tc qdisc del dev wan root", "ip link del ifb4wan", "nft flush ruleset", "true"}
-	for i := range 15 {
+	kills := 5
+	if labtest.Long() {
+		kills = 30
+	}
+	for i := range kills {
 		damage := damages[random.IntN(len(damages))]
 		sh(t, damage)
 		time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
@@ -540,7 +558,7 @@ func TestKilledInLab(t *testing.T) {
 	h.end(syscall.SIGTERM)
 	for start := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		left, _ := filepath.Glob(filepath.Join(h.dir, "*.journal.json"))
-		if out, _ := exec.Command("pgrep", "-f", "unbloat watchdog").Output(); len(left) == 0 && len(out) == 0 {
+		if out, _ := exec.Command("pgrep", "-f", "watchdog.*"+h.dir).Output(); len(left) == 0 && len(out) == 0 {
 			break
 		} else if time.Since(start) > 5*time.Second {
 			t.Fatalf("left: %q, watchdogs %s", left, out)
@@ -552,7 +570,7 @@ func TestKilledInLab(t *testing.T) {
 // be done without a journal is refused, and the daemon says why. Once there is room it
 // goes on by itself.
 func TestFullDiskInLab(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !houseInLab(t) {
 		return
 	}
 	dir := t.TempDir()
@@ -582,7 +600,9 @@ func TestFullDiskInLab(t *testing.T) {
 		})
 		sh(t, x.ends)
 		start := time.Now()
-		await.Until(t, most, "the queue to come back, where there is room again", func() bool { return shaped(ours()...) == want })
+		await.Until(t, most, "the queue to come back, where there is room again", func() bool {
+			return h.status().WANs[0].State == keep.InPlace && shaped(ours()...) == want
+		})
 		t.Logf("%s: whole again %v after it ended", x.name, time.Since(start).Round(time.Millisecond))
 		h.becomes(keep.InPlace)
 	}
@@ -594,7 +614,7 @@ func TestFullDiskInLab(t *testing.T) {
 // TestSocketInLab: garbage, long lines and clients that neither speak nor listen do
 // not keep others from an answer.
 func TestSocketInLab(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !houseInLab(t) {
 		return
 	}
 	h := newHouse(t, oneWAN)

@@ -63,12 +63,13 @@ func Home() *scenario.Scenario {
 	}
 }
 
-// Narrow is Home with a third of the packets, since a guest's time on the processor goes
-// with them: 10/2 Mbit/s. Its queues hold as many seconds.
-func Narrow() *scenario.Scenario {
+// HomeAt is Home with other rates, since a guest's time on the processor goes with the
+// packets. Its queues hold as many seconds.
+func HomeAt(down, up unit.Rate) *scenario.Scenario {
 	s := Home()
-	s.Line.Down, s.Line.Up = 10*unit.MbitPerSecond, 2*unit.MbitPerSecond
-	s.Line.BufferDown, s.Line.BufferUp = 833*unit.KB, 240*unit.KB
+	s.Line.BufferDown = s.Line.BufferDown * unit.Size(down) / unit.Size(s.Line.Down)
+	s.Line.BufferUp = s.Line.BufferUp * unit.Size(up) / unit.Size(s.Line.Up)
+	s.Line.Down, s.Line.Up = down, up
 	return s
 }
 
