@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"os"
 	"testing"
 	"time"
 
@@ -21,7 +20,7 @@ import (
 )
 
 const (
-	lawPackets = 120_000 // with UNBLOAT_LONG a million
+	lawPackets = 40_000 // with UNBLOAT_LONG a million
 	lawHZ      = classify.Ticks(100)
 	lawMajor   = 0xb10a
 )
@@ -173,14 +172,13 @@ func frame(p classify.Packet) []byte {
 // are left out, tables that are full, and machines by address or by number.
 func TestProgramDecidesAsTableInLab(t *testing.T) {
 	if testing.Short() {
-		t.Skip("SKIPPED: it walks 120,000 packets on the lab's kernel; without -short it runs")
+		t.Skip("SKIPPED: it walks 40,000 packets on the lab's kernel; without -short it runs")
 	}
-	long := os.Getenv("UNBLOAT_LONG")
-	if !labtest.Inside(t, labtest.Options{Env: []string{"UNBLOAT_SEED=" + os.Getenv("UNBLOAT_SEED"), "UNBLOAT_LONG=" + long}}) {
+	if !labtest.Inside(t, labtest.Options{}) {
 		return
 	}
 	packets, worlds := lawPackets, uint64(8)
-	if long != "" {
+	if labtest.Long() {
 		packets, worlds = 1_000_000, 20
 	}
 	seed := labtest.Seed(t)
