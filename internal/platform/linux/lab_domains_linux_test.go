@@ -52,7 +52,7 @@ func TestDomainsInLab(t *testing.T) {
 	if _, err := exec.LookPath("dnsmasq"); err != nil {
 		t.Skip("SKIPPED: there is no dnsmasq here")
 	}
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !routerInLab(t) {
 		return
 	}
 	ctx := t.Context()

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"unbloat/internal/lab"
-	"unbloat/internal/lab/labtest"
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
@@ -43,7 +42,7 @@ func tinBytes(t *testing.T, device string, shares []plan.Share) map[plan.Class]i
 // the first bytes are interactive and the following normal; it is bulk at most
 // 160 kB after it has become long.
 func TestLongConnectionsInLab(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !routerInLab(t) {
 		return
 	}
 	ctx := t.Context()

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"unbloat/internal/lab"
-	"unbloat/internal/lab/labtest"
 	"unbloat/internal/lang/nft"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
@@ -79,7 +78,7 @@ func manifold(t *testing.T) (tell func(n int32)) {
 // busy as soon as one that is metered packet by packet. The two directions are
 // independent.
 func TestLooksInLab(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !routerInLab(t) {
 		return
 	}
 	facts, err := linux.Detect(t.Context(), platform.Local{}, "wan", "lan")

@@ -12,7 +12,7 @@ import (
 // classes, and status, why and doctor say so. Applying the same plan restores
 // them, a second time changes nothing, and revert leaves nothing.
 func TestClassesLostInLab(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !routerInLab(t) {
 		return
 	}
 	unbloat := func(args ...string) string {

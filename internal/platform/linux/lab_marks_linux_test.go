@@ -17,7 +17,7 @@ import (
 // sets the class although the direction is washed, with CAKE on an ifb and with
 // HTB; packets reach the home without it.
 func TestTrustedAndWashedInLab(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !routerInLab(t) {
 		return
 	}
 	ctx := t.Context()

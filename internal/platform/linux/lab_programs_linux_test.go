@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -25,10 +24,10 @@ import (
 // nftables marks for the program; and revert leaves nothing.
 func TestClassifierByBPFInLab(t *testing.T) {
 	flows := 10_000
-	if os.Getenv("UNBLOAT_LONG") != "" {
+	if labtest.Long() {
 		flows = 100_000
 	}
-	if !labtest.Inside(t, labtest.Options{Env: []string{"UNBLOAT_LONG=" + os.Getenv("UNBLOAT_LONG")}}) {
+	if !routerInLab(t) {
 		return
 	}
 	ctx := t.Context()

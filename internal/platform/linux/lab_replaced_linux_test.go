@@ -13,7 +13,7 @@ import (
 // moved or inserted. status says so and names the chain, applying the same plan
 // restores it, and revert removes a changed table too.
 func TestReplacedRuleInLab(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !routerInLab(t) {
 		return
 	}
 	run := func(argv ...string) string {
