@@ -1,6 +1,7 @@
 package walk_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -10,23 +11,26 @@ import (
 
 // Any server can be used for the load, with any protocol: the increase begins
 // at the same link, and the throughput is the line's. An ndt7 test ends after
-// ten seconds, so its flows start again twice.
+// ten seconds, so its flows start again twice. By day it is that server alone.
 func TestLabPathOtherServers(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1), Server: true}) {
+	if !hostInLab(t) {
 		return
 	}
 	for _, c := range []struct {
 		server string
 		least  float64
 	}{
-		{"cloudflare+http://" + lab.ServerAddr + ":7680", 4.5e6},
-		{"ndt7+ws://" + lab.ServerAddr + ":7680", 4e6},
-		{"iperf3://" + lab.ServerAddr, 4.5e6},
+		{"cloudflare+http://" + lab.ServerAddr + ":7680", 1.8e6},
+		{"ndt7+ws://" + lab.ServerAddr + ":7680", 1.6e6},
+		{"iperf3://" + lab.ServerAddr, 1.8e6},
 	} {
+		if !labtest.Long() && !strings.HasPrefix(c.server, "ndt7") {
+			continue
+		}
 		r := trace(t, nil, lab.ServerAddr, "--load", c.server, "--direction", "up")
 		way(t, r, home4()...)
 		loaded(t, r, 960)
-		if up := r.Load.GoodputUpBps; up < c.least || up > 5e6 || r.Load.GoodputDownBps != 0 || r.Load.Server != c.server {
+		if up := r.Load.GoodputUpBps; up < c.least || up > 2e6 || r.Load.GoodputDownBps != 0 || r.Load.Server != c.server {
 			t.Errorf("the load of %s moved %v up, %v down", r.Load.Server, up, r.Load.GoodputDownBps)
 		}
 		time.Sleep(5 * time.Second) // for the queue to drain
