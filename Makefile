@@ -17,12 +17,12 @@ STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 # A test whose name ends in Alone measures in real time, and runs alone. The others
-# run in parallel: many wait for deadlines, not for a processor, so four packages
+# run in parallel: many wait for deadlines, not for a processor, so two packages
 # run at once, and the slowest packages start first. The lab runs one guest on each
 # processor. Tests are not vetted again, since `make lint` does that. What ran is
 # kept in bin/ran, for the check that every promise was held by a test.
 FIRST   := ./internal/lab ./internal/remote ./internal/apply ./internal/protocol ./cmd/unbloat ./internal/measure
-BESIDE  := -vet=off -p 4 -skip 'Alone$$'
+BESIDE  := -vet=off -p 2 -skip 'Alone$$'
 ALONE   := -vet=off -p 1 -run 'Alone$$'
 RUN     := $(GOTESTSUM) --hide-summary=skipped --format pkgname-and-test-fails
 

@@ -82,7 +82,7 @@ func TestContradictoryPlan(t *testing.T) {
 		{`"lan": "lan",`, `"lan": "lan9",`, `basis.facts.lan: is "lan", but lan is "lan9"`},
 		{`"aqm": "cake",`, `"aqm": "fq_codel",`, `up.aqm: is "cake", but aqm is "fq_codel"`},
 		{`"wan": "wan",`, `"wan": "wan", "wan": "wan",`, `wan: is there twice`},
-		{`"platform": "linux",`, `"platform": "\u001b[2Jlinux\u202e\nunbloat: Applied to wan, read back and kept.",`, `it is for \u001b[2Jlinux\u202e`},
+		{`"platform": "linux",`, `"platform": "\u001b[2Jlinux\u202e\nunbloat: Applied to wan, read back and kept.",`, `it is for "\x1b[2Jlinux\u202e\nunbloat`},
 	} {
 		if err := os.WriteFile(file, []byte(strings.Replace(text, c[0], c[1], 1)), 0o600); err != nil {
 			t.Fatal(err)

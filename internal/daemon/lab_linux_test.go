@@ -83,7 +83,7 @@ func (h *house) start() {
 	h.t.Helper()
 	h.said = &bytes.Buffer{}
 	h.cmd = exec.Command(cmp.Or(os.Getenv(routerProgram), labtest.Unbloat()), "daemon", "--config", h.config)
-	h.cmd.Env, h.cmd.Stderr = slices.Concat(h.env, h.manager), h.said
+	h.cmd.Env, h.cmd.Stdout, h.cmd.Stderr = slices.Concat(h.env, h.manager), h.said, h.said
 	if err := h.cmd.Start(); err != nil {
 		h.t.Fatal(err)
 	}

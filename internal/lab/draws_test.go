@@ -166,6 +166,9 @@ func byDay(s *scenario.Scenario) {
 	}
 	if s.Test.Seconds > shortest {
 		s.Test.Seconds = shortest
+		for i := range s.Loads { // a mailbox that is fetched in that time
+			s.Loads[i].Messages /= 4
+		}
 	}
 	for i, c := range s.Cases {
 		if c.Router.Mode == scenario.ModeTune {

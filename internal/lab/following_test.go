@@ -286,7 +286,7 @@ func TestFollowSilentInLab(t *testing.T) {
 		if !long() {
 			s.Line.Vary[0].At = s.Test.Idle
 		}
-		stepped(s, 8*time.Second, 6*time.Second)
+		stepped(s, 12*time.Second, 6*time.Second)
 		f := d.follow(s, "follows")["follows"]
 		d.atMost("p95, ms", f.p95, by(130, 60)) // by day it falls ten seconds after the reflectors did
 		d.atLeast("down + up, Mbit/s", f.sum(), by(14, 35.5))

@@ -169,7 +169,7 @@ func (e *InputError) Error() string { return "apply the plan: " + e.Why }
 // platform.
 func CheckPlan(p plan.Plan, lang *plan.Language) error {
 	if p.Platform != lang.Platform {
-		return &InputError{fmt.Sprintf("it is for %s, not for %s; make one with --for %s", p.Platform, lang.Platform, lang.Platform)}
+		return &InputError{fmt.Sprintf("it is for %q, not for %s; make one with --for %s", p.Platform, lang.Platform, lang.Platform)}
 	}
 	if err := p.Validate(lang); err != nil {
 		return &InputError{err.Error()}
