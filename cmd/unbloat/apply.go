@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"unbloat/internal/apply"
 	"unbloat/internal/daemon"
@@ -32,10 +33,12 @@ type routerFlags struct {
 	quiet    bool
 	replace  bool
 	preview  bool // do not change anything
+	flags    *pflag.FlagSet
 }
 
 func (f *routerFlags) register(c *cobra.Command) {
 	fs := c.Flags()
+	f.flags = fs
 	fs.StringVar(&f.stateDir, "state-dir", stateDirOf(os.Getenv), "where the journal is kept; must be emptied by a reboot")
 	fs.StringVar(&f.root, "root", os.Getenv("UNBLOAT_ROOT"), "prefix of /etc for --persist")
 	_ = fs.MarkHidden("root")
@@ -255,7 +258,7 @@ func (f *applyFlags) plan(ctx context.Context, r *router, stdin io.Reader, args 
 		if err == nil { // before it is asked of a WAN that it only names
 			err = platform.CheckPlan(p, r.driver.Language)
 		}
-		return p, err
+		return p.WithInterfaces(r.named(ctx)), err
 	}
 	if f.again {
 		return f.lastPlan(r)

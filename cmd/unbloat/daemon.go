@@ -294,7 +294,11 @@ func planOf(ctx context.Context, r *router, w kept.WAN) (plan.Plan, error) {
 			return plan.Plan{}, err
 		}
 	}
-	facts, err := r.facts(ctx, w.Interface, w.LAN)
+	named := r.named(ctx)
+	if is := named(w.Interface); is != w.Interface {
+		return plan.Plan{}, &platform.PreconditionError{Doing: "keep " + w.Interface, What: "it is another name of " + is, Remedy: "name " + is + " in the configuration"}
+	}
+	facts, err := r.facts(ctx, w.Interface, named(w.LAN))
 	if err != nil {
 		return plan.Plan{}, err
 	}

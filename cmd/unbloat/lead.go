@@ -204,6 +204,7 @@ func (l *leader) findRouter() (may, err error) {
 	if l.wan == "" {
 		return nil, changeError(&platform.PreconditionError{Doing: "find the way to the internet", What: "there is no default route", Remedy: "name the interface with --wan"})
 	}
+	l.wan = r.named(l.ctx)(l.wan)
 	if err := r.checkWAN(l.ctx, l.wan); err != nil {
 		return nil, changeError(err)
 	}

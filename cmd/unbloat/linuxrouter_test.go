@@ -9,7 +9,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	kept "unbloat/internal/daemon/config"
 	"unbloat/internal/platform/fake"
+	"unbloat/internal/platform/linux"
 )
 
 // newLinux returns a Linux router in memory whose programs are in PATH, used by
@@ -146,6 +148,69 @@ func TestDrift(t *testing.T) {
 	s.wants(t, exitDone, "", "status")
 
 	s.wants(t, exitPrecondition, "there is no such interface; name one of wan, lan", "status", "--wan", "nope")
+}
+
+// TestInterfaceNames: an interface may be called by any of its names, also in a plan that
+// was made where nobody could look.
+func TestInterfaceNames(t *testing.T) {
+	s, f := newLinux(t)
+	f.Kernel.Devices[1].AltNames = []string{"averyverylongname0", "enp9s0f1"}
+	f.Kernel.Devices[2].AltNames = []string{"home0"}
+	start := s.Text()
+	rates := []string{"--shape-down", "20mbit", "--shape-up", "4mbit"}
+	apply := append([]string{"apply", "--yes", "--wan", "enp9s0f1", "--lan", "home0"}, rates...)
+	s.wants(t, exitDone, "Applied to wan", apply...)
+	applied := s.Text()
+	s.wants(t, exitDone, "wan", "status", "--wan", "averyverylongname0")
+	s.wants(t, exitDone, "wan is as it was before", "revert", "--wan", "enp9s0f1")
+	file := filepath.Join(t.TempDir(), "plan.json")
+	out := s.wants(t, exitDone, `"wan": "enp9s0f1"`, "plan", "--wan", "enp9s0f1", "--lan", "home0", "--down", "20mbit", "--up", "4mbit", "--json")
+	if err := os.WriteFile(file, []byte(out), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.wants(t, exitDone, "Applied to wan", "apply", "--yes", file)
+	s.wants(t, exitDone, "wan is as it was before", "revert")
+	if s.Text() != start || applied == start {
+		t.Errorf("reverted, it is\n%s\nbefore:\n%s", s.Text(), start)
+	}
+	_, err := planOf(t.Context(), &router{driver: linux.Driver(), runner: f}, kept.WAN{Interface: "enp9s0f1"})
+	if err == nil || !strings.Contains(err.Error(), "it is another name of wan; name wan in the configuration") {
+		t.Errorf("the daemon's line: %v", err)
+	}
+}
+
+// TestMultiqueue: mq whose queues hold back nothing is nobody's shaper, so it is in
+// nobody's way, and comes back. --replace is advised where it would not refuse.
+func TestMultiqueue(t *testing.T) {
+	s, f := newLinux(t)
+	f.Kernel.Devices[1].Queues = 4
+	apply := []string{"apply", "--yes", "--wan", "wan", "--lan", "lan", "--shape-down", "20mbit", "--shape-up", "4mbit"}
+	for _, by := range []string{"tc qdisc add dev wan root handle 1: mq", "tc qdisc add dev wan parent 1:2 handle 12: fq_codel limit 900 flows 512 quantum 300"} {
+		s.byHand(t, by)
+		start := s.Text()
+		s.wants(t, exitDone, "Applied to wan", apply...)
+		s.wants(t, exitDone, "as it was before", "revert")
+		if s.Text() != start {
+			t.Errorf("%s: reverted, it is\n%s\nbefore:\n%s", by, s.Text(), start)
+		}
+	}
+	s.byHand(t, "tc qdisc add dev wan parent 1:3 handle 13: tbf rate 3mbit burst 5000 limit 30000")
+	start := s.Text()
+	s.wants(t, exitPrecondition, "--replace", apply...)
+	s.wants(t, exitDone, "Applied to wan", append(apply, "--replace")...)
+	s.wants(t, exitDone, "as it was before", "revert")
+	f.Kernel.Missing = []string{"unshare"}
+	for _, args := range [][]string{apply, append(apply, "--replace")} {
+		if out := s.wants(t, exitPrecondition, "it could not be put back exactly", args...); strings.Contains(out, "--replace") {
+			t.Errorf("it advises what is refused: %s", out)
+		}
+	}
+	if out := s.wants(t, exitPrecondition, "it could not be put back exactly", "doctor", "--json", "--wan", "wan"); strings.Contains(out, "--replace") {
+		t.Errorf("doctor advises what is refused: %s", out)
+	}
+	if s.Text() != start {
+		t.Errorf("it is\n%s\nbefore:\n%s", s.Text(), start)
+	}
 }
 
 // TestGuess: a preview by a user who may not test the kernel's features says

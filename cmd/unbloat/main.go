@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -45,6 +46,7 @@ func run(args []string) int { return runWith(context.Background(), args) }
 func runWith(ctx context.Context, args []string) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	_ = os.Setenv("PATH", withSbin(os.Getenv("PATH"))) // fails for no value that was in the environment
 	root := newRootCommand()
 	root.SetArgs(args)
 	out := &standardOutput{File: os.Stdout}
@@ -61,6 +63,19 @@ func runWith(ctx context.Context, args []string) int {
 		_ = printJSON(out, failure{Schema: "unbloat.error/1", Code: failureCodes[code], Exit: code, Text: errorText(err)})
 	}
 	return code
+}
+
+// withSbin returns a PATH with the sbin beside each bin: tc(8) and its like are there,
+// and after su(1) Debian's root has none of them in PATH.
+func withSbin(path string) string {
+	dirs := filepath.SplitList(path)
+	for _, d := range slices.Clone(dirs) {
+		parent, ok := strings.CutSuffix(d, "/bin")
+		if sbin := parent + "/sbin"; ok && !slices.Contains(dirs, sbin) {
+			dirs = append(dirs, sbin)
+		}
+	}
+	return strings.Join(dirs, string(filepath.ListSeparator))
 }
 
 // A failure is what a command with --json prints instead of a result.

@@ -45,6 +45,20 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// Programs in an sbin beside a bin of PATH are found, and no others.
+func TestSbin(t *testing.T) {
+	for path, want := range map[string]string{
+		"/usr/local/bin:/usr/bin:/bin:/usr/games": "/usr/local/bin:/usr/bin:/bin:/usr/games:/usr/local/sbin:/usr/sbin:/sbin",
+		"/usr/sbin:/usr/bin":                      "/usr/sbin:/usr/bin",
+		"/opt/tools":                              "/opt/tools",
+		"":                                        "",
+	} {
+		if got := withSbin(path); got != want {
+			t.Errorf("%q: %q", path, got)
+		}
+	}
+}
+
 // Every error becomes the exit code of the contract.
 func TestExitCodes(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad.toml")

@@ -203,7 +203,8 @@ func (f *planFlags) facts(c *cobra.Command) (plan.Capabilities, error) {
 		return plan.Capabilities{}, changeError(err)
 	}
 	defer r.Close()
-	facts, err := r.facts(c.Context(), f.wan, f.lan)
+	named := r.named(c.Context())
+	facts, err := r.facts(c.Context(), named(f.wan), named(f.lan))
 	return facts, changeError(err)
 }
 

@@ -140,7 +140,7 @@ func runProve(c *cobra.Command, f *proveFlags) error {
 		return changeError(err)
 	}
 	defer release()
-	sides, err := f.sides(c.InOrStdin(), names, facts, engine)
+	sides, err := f.sides(ctx, c.InOrStdin(), names, facts, router)
 	for _, s := range sides { // before the line is loaded
 		if err == nil && s.Plan != nil {
 			err = engine.Rehearse(ctx, *s.Plan)
@@ -177,11 +177,11 @@ func runProve(c *cobra.Command, f *proveFlags) error {
 }
 
 // sides makes the two sides from the plan of the flags.
-func (f *proveFlags) sides(stdin io.Reader, names [2]string, facts plan.Capabilities, engine *apply.Engine) ([2]prove.Side, error) {
+func (f *proveFlags) sides(ctx context.Context, stdin io.Reader, names [2]string, facts plan.Capabilities, r *router) ([2]prove.Side, error) {
 	var base plan.Plan
 	if prove.NeedPlan(names) {
 		var err error
-		if base, err = f.base(stdin, facts, engine); err != nil {
+		if base, err = f.base(ctx, stdin, facts, r); err != nil {
 			return [2]prove.Side{}, err
 		}
 		if base.WAN != facts.WAN {
@@ -197,14 +197,15 @@ func (f *proveFlags) sides(stdin io.Reader, names [2]string, facts plan.Capabili
 }
 
 // base returns the plan of --plan, of --down and --up, or the committed one.
-func (f *proveFlags) base(stdin io.Reader, facts plan.Capabilities, engine *apply.Engine) (plan.Plan, error) {
+func (f *proveFlags) base(ctx context.Context, stdin io.Reader, facts plan.Capabilities, r *router) (plan.Plan, error) {
 	switch {
 	case f.plan != "":
-		return readPlan(stdin, f.plan)
+		p, err := readPlan(stdin, f.plan)
+		return p.WithInterfaces(r.named(ctx)), err
 	case f.rateFlags.given():
 		return plan.Make(f.rateFlags.line, facts, plan.Preferences{AQM: plan.AQM(f.aqm), Down: f.shapeDown, Up: f.shapeUp})
 	}
-	rec, err := engine.Record(facts.WAN)
+	rec, err := r.engine.Record(facts.WAN)
 	if err != nil {
 		return plan.Plan{}, err
 	}

@@ -37,7 +37,7 @@ func runRevert(c *cobra.Command, f *routerFlags, wan string) error {
 		return changeError(err)
 	}
 	defer where.Close()
-	return f.revertThe(c, where, wan)
+	return f.revertThe(c, where, where.named(c.Context())(wan))
 }
 
 // revertThe takes back what is on a router, in each way of shaping.

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"unbloat/internal/apply"
 	"unbloat/internal/plan"
@@ -94,7 +97,39 @@ func (f *routerFlags) open(ctx context.Context) (*router, error) {
 		r.Close()
 		return nil, err
 	}
-	return r, nil
+	return r, f.resolve(ctx, r)
+}
+
+// resolve gives the interfaces of the command's flags the names that everything else
+// knows them by.
+func (f *routerFlags) resolve(ctx context.Context, r *router) error {
+	var given []pflag.Value
+	for _, name := range []string{"wan", "lan"} {
+		if f.flags == nil {
+			break
+		}
+		if flag := f.flags.Lookup(name); flag != nil && flag.Value.String() != "" {
+			given = append(given, flag.Value)
+		}
+	}
+	if given == nil {
+		return nil
+	}
+	named := r.named(ctx)
+	var errs []error
+	for _, v := range given {
+		errs = append(errs, v.Set(named(v.String())))
+	}
+	return errors.Join(errs...)
+}
+
+// named returns a function that gives an interface's own name for any that it has.
+func (r *router) named(ctx context.Context) func(string) string {
+	var aliases map[string]string
+	if r.driver.Aliases != nil {
+		aliases, _ = r.driver.Aliases(ctx, r.runner) // whoever looks for the interface says what is wrong
+	}
+	return func(name string) string { return cmp.Or(aliases[name], name) }
 }
 
 // chooseWay configures a router. Where it can be shaped by a service of the platform or with tc(8) directly,

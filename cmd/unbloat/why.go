@@ -118,7 +118,7 @@ func (f *routerFlags) why(ctx context.Context, wan string, p daemon.WhyParams) (
 		return x, err
 	}
 	defer r.Close()
-	in, err := r.appliedPlan(wan)
+	in, err := r.appliedPlan(r.named(ctx)(wan))
 	if err != nil {
 		return x, err
 	}

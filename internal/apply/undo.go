@@ -61,7 +61,10 @@ func (e *Engine) restore(ctx context.Context, j *Journal, target platform.State,
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
-	_ = e.runAll(ctx, steps)
+	var missing *platform.MissingToolError
+	if failed := e.runAll(ctx, steps); errors.As(failed, &missing) { // most steps fail where there is nothing to remove
+		return &UndoError{WAN: j.WAN, Err: failed}
+	}
 	return e.repair(ctx, j, target, rounds)
 }
 

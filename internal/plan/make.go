@@ -78,6 +78,46 @@ func WideOpen(facts Capabilities, preferences Preferences) (Plan, error) {
 	return p, err
 }
 
+// WithInterfaces returns the plan with the name that named gives for each interface.
+func (p Plan) WithInterfaces(named func(string) string) Plan {
+	rename := func(names ...*string) {
+		for _, n := range names {
+			*n = named(*n)
+		}
+	}
+	offloads := func(all []Offload) []Offload {
+		all = slices.Clone(all)
+		for i := range all {
+			rename(&all[i].Device)
+		}
+		return all
+	}
+	rename(&p.WAN, &p.LAN)
+	for _, at := range []**Shaper{&p.Down, &p.Up} {
+		if *at != nil {
+			s := **at
+			rename(&s.Device, &s.IngressOf)
+			*at = &s
+		}
+	}
+	if p.Classes != nil {
+		c := *p.Classes
+		rename(&c.LAN)
+		p.Classes = &c
+	}
+	p.Offloads, p.FlowTable = offloads(p.Offloads), slices.Clone(p.FlowTable)
+	for i := range p.FlowTable {
+		rename(&p.FlowTable[i])
+	}
+	if p.Basis != nil {
+		b := *p.Basis
+		rename(&b.Capabilities.WAN, &b.Capabilities.LAN)
+		b.Capabilities.Offloads = offloads(b.Capabilities.Offloads)
+		p.Basis = &b
+	}
+	return p
+}
+
 // WithRates returns the plan for other rates: everything that depends on a rate is
 // derived again, with its reason, as Make does. A rate of 0 leaves the direction
 // unshaped. The rates are not compared with the measured ones, so that a tuner

@@ -35,6 +35,10 @@ type Driver struct {
 	// DefaultWAN is the interface of the default route; "" if there is none.
 	DefaultWAN func(ctx context.Context, r Runner) string
 
+	// Aliases are the interfaces' further names, each with the one that everything
+	// goes by; nil: an interface has one name.
+	Aliases func(ctx context.Context, r Runner) (map[string]string, error)
+
 	// Lacking adds to an error of plan.Make about something missing on this
 	// router how to install it; nil: errors stay as they are.
 	Lacking func(ctx context.Context, r Runner, wan string, err error) error

@@ -44,6 +44,10 @@ func (s Step) String() string {
 // that only that platform reads. Package apply stores it and passes it back.
 type State = json.RawMessage
 
+// outlives is how long a command's output may go on after the command has ended, or was
+// ended: what it has started may write it, and a busy router is slow.
+const outlives = time.Minute
+
 // Local runs commands on this machine.
 type Local struct{}
 
@@ -56,13 +60,16 @@ func (Local) Run(ctx context.Context, argv []string, stdin []byte) (stdout, stde
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	cmd.WaitDelay = 5 * time.Second // for what a program has started that outlives it, once ctx has ended
+	cmd.WaitDelay = outlives
 	if stdin != nil {
 		cmd.Stdin = bytes.NewReader(stdin)
 	}
 	err = cmd.Run()
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 		err = &MissingToolError{Tool: argv[0]}
+	}
+	if errors.Is(err, exec.ErrWaitDelay) {
+		err = fmt.Errorf("what it started still holds its output %s after its end: %w", outlives, err)
 	}
 	return out.Bytes(), errOut.Bytes(), err
 }

@@ -37,3 +37,12 @@ func FuzzServer(f *testing.F) {
 		}
 	})
 }
+
+// TestZone: an IPv6 address of one interface is written as ssh(1) has it, or as in URLs.
+func TestZone(t *testing.T) {
+	for _, s := range []string{"irtt://[fe80::1%eth0]", "irtt://[fe80::1%25eth0]:2112", "ndt7+wss://[fe80::1%eth0]:2112/x"} {
+		if a, err := all.Protocols().Find(s); err != nil || a.Host != "[fe80::1%eth0]:2112" {
+			t.Errorf("%s: %+v, %v", s, a, err)
+		}
+	}
+}

@@ -40,6 +40,7 @@ type REST struct {
 // the certificate, or, if a fingerprint is given (SHA-256 in hexadecimal, colons or
 // not), compares it with that.
 func NewREST(base, key, secret, fingerprint string) (*REST, error) {
+	base = zone.ReplaceAllString(base, "$1%25")
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
 		return nil, &AddressError{Why: "the router's address must be opnsense+https://HOST[:PORT], with key and secret elsewhere"}

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,10 +30,14 @@ type Target struct {
 	Port int
 }
 
+// zone is what comes before the zone in an IPv6 address.
+var zone = regexp.MustCompile(`(\[[0-9A-Fa-f:.]+)%(25)?`)
+
 // ParseTarget reads ssh://[user@]host[:port]; the default user is root. It refuses a
-// password, which would end up in shell histories and logs.
+// password, which would end up in shell histories and logs. The zone of an IPv6 address
+// may be written as ssh(1) has it, [fe80::1%eth0], or as in URLs, with %25.
 func ParseTarget(s string) (Target, error) {
-	u, err := url.Parse(s)
+	u, err := url.Parse(zone.ReplaceAllString(s, "$1%25"))
 	bad := func(why string) (Target, error) {
 		return Target{}, &AddressError{Why: why + "; write ssh://user@host[:port] or opnsense+https://host"}
 	}
@@ -68,7 +73,7 @@ func (e *AddressError) Error() string { return "reach the router: " + e.Why }
 
 // String prints the target as ParseTarget reads it.
 func (t Target) String() string {
-	return "ssh://" + t.User + "@" + net.JoinHostPort(t.Host, strconv.Itoa(t.Port))
+	return "ssh://" + t.User + "@" + strings.Replace(t.address(), "%", "%25", 1)
 }
 
 func (t Target) address() string { return net.JoinHostPort(t.Host, strconv.Itoa(t.Port)) }

@@ -169,6 +169,7 @@ func TestAgent(t *testing.T) {
 func TestTarget(t *testing.T) {
 	for in, want := range map[string]string{
 		"ssh://root@192.0.2.1": "ssh://root@192.0.2.1:22", "ssh://gate": "ssh://root@gate:22", "ssh://me@[2001:db8::1]:2222": "ssh://me@[2001:db8::1]:2222",
+		"ssh://root@[fe80::1%eth0]": "ssh://root@[fe80::1%25eth0]:22", "ssh://[fe80::1%25br-lan.7]:23": "ssh://root@[fe80::1%25br-lan.7]:23",
 		"ssh://me:s3cr3t@gate": "", "ssh://": "", "http://gate": "", "gate": "", "ssh://gate/x": "", "ssh://me:s3cr3t@gate:x": "", "ssh://gate:99999": "",
 	} {
 		got, err := remote.ParseTarget(in)

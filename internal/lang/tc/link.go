@@ -1,6 +1,7 @@
 package tc
 
 import (
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +41,23 @@ func ParseLinks(b []byte) ([]Link, error) {
 		out = append(out, l)
 	}
 	return out, nil
+}
+
+// ParseAddresses reads `ip -j addr show`: addresses with their networks, by device.
+func ParseAddresses(b []byte) (map[string][]netip.Prefix, error) {
+	list, err := decodeList(b)
+	all := map[string][]netip.Prefix{}
+	for _, o := range list {
+		v, _ := o.get("addr_info")
+		infos, _ := v.([]any)
+		for _, info := range infos {
+			a, _ := info.(object)
+			if n, err := netip.ParsePrefix(a.text("local") + "/" + a.text("prefixlen")); err == nil {
+				all[o.text("ifname")] = append(all[o.text("ifname")], n)
+			}
+		}
+	}
+	return all, err
 }
 
 // ParseFeatures reads `ethtool -k X`: the leaf features that can be changed.

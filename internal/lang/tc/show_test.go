@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/rogpeppe/go-internal/txtar"
 	"pgregory.net/rapid"
 
@@ -238,6 +240,28 @@ func TestVersions(t *testing.T) {
 			if d := first.Differences(tree); d != nil || len(tree.Filters) == 0 {
 				t.Errorf("%s: iproute2 %s: %q", path, version, d)
 			}
+		}
+	}
+}
+
+// TestLinks: all that is needed of a device is read from what iproute2 5.10, 6.1 and 6.15
+// print; 5.10 forgets a value of an ERSPAN tunnel.
+func TestLinks(t *testing.T) {
+	ar, err := txtar.ParseFile("testdata/links.txtar")
+	if err != nil || len(ar.Files) != 3 {
+		t.Fatal(err)
+	}
+	want := []tc.Link{
+		{Name: "lo", Up: true, Carrier: true, MTU: 65536},
+		{Name: "d1", Kind: "dummy", Up: true, Carrier: true, MTU: 1500, AltNames: []string{"enp9s0f1", "averyverylongname0"}},
+		{Name: "d2", Kind: "dummy", Up: true, Carrier: true, MTU: 1500},
+		{Name: "er", Kind: "erspan", MTU: 1446},
+		{Name: "d1.7", Kind: "vlan", MTU: 1500},
+	}
+	for _, f := range ar.Files {
+		links, err := tc.ParseLinks(f.Data)
+		if err != nil || !cmp.Equal(want, links, cmpopts.EquateEmpty()) {
+			t.Errorf("%s: %v: %s", f.Name, err, cmp.Diff(want, links, cmpopts.EquateEmpty()))
 		}
 	}
 }

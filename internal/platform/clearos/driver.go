@@ -18,6 +18,7 @@ func Driver() *platform.Driver {
 		Capabilities: linux.Detect,
 		Lacking:      linux.Lacking,
 		CheckWAN:     linux.CheckWAN,
+		Aliases:      linux.Aliases,
 		DefaultWAN:   linux.DefaultWAN,
 		Render:       Render,
 		Checks:       linux.Checks(linux.Examined{}),

@@ -76,6 +76,21 @@ func CheckWAN(ctx context.Context, r platform.Runner, wan string) error {
 	return &platform.PreconditionError{Doing: "look at " + wan, What: "there is no such interface", Remedy: "name one of " + strings.Join(names, ", ") + " with --wan"}
 }
 
+// Aliases returns the interfaces' alternative names, each with the interface's own.
+func Aliases(ctx context.Context, r platform.Runner) (map[string]string, error) {
+	links, err := readLinks(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, l := range links {
+		for _, name := range l.AltNames {
+			out[name] = l.Name
+		}
+	}
+	return out, nil
+}
+
 // fallbacks are tunnels that the kernel makes with their module. Nothing goes through
 // them until somebody makes another with the same name.
 var fallbacks = [...]string{"sit0", "tunl0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip6gre0", "ip_vti0", "ip6_vti0"}

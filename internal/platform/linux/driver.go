@@ -20,6 +20,7 @@ func Driver() *platform.Driver {
 		DefaultWAN:   DefaultWAN,
 		Lacking:      Lacking,
 		CheckWAN:     CheckWAN,
+		Aliases:      Aliases,
 		Unsure:       unsure,
 		Render:       Render,
 		Checks:       Checks(Examined{TakesOver: true}),

@@ -2,7 +2,6 @@ package linux
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"unbloat/internal/lang/nft"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/unit"
@@ -86,22 +86,14 @@ func networksOf(ctx context.Context, r platform.Runner) (map[string][]netip.Pref
 	if err != nil {
 		return nil, toolError("read the addresses", "ip", "iproute2", err)
 	}
-	var links []struct {
-		Name  string `json:"ifname"`
-		Addrs []struct {
-			Local string `json:"local"`
-			Bits  int    `json:"prefixlen"`
-		} `json:"addr_info"`
-	}
-	if err := json.Unmarshal(out, &links); err != nil {
+	all, err := tc.ParseAddresses(out)
+	if err != nil {
 		return nil, fmt.Errorf("read the addresses: %w", err)
 	}
-	all := map[string][]netip.Prefix{}
-	for _, l := range links {
-		for _, a := range l.Addrs {
-			if addr, err := netip.ParseAddr(a.Local); err == nil && !addr.IsLoopback() && !addr.IsLinkLocalUnicast() {
-				all[l.Name] = append(all[l.Name], netip.PrefixFrom(addr, a.Bits))
-			}
+	for dev, nets := range all {
+		all[dev] = slices.DeleteFunc(nets, func(n netip.Prefix) bool { return n.Addr().IsLoopback() || n.Addr().IsLinkLocalUnicast() })
+		if len(all[dev]) == 0 {
+			delete(all, dev)
 		}
 	}
 	return all, nil

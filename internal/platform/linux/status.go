@@ -42,25 +42,38 @@ func ShapersOf(ctx context.Context, r platform.Runner, owners map[string]Owner) 
 	}
 	shapers := []Shaped{}
 	for _, l := range links {
-		tree, err := ReadTree(ctx, r, l.Name)
-		if err != nil {
+		s, err := shaperOf(ctx, r, l.Name, owners[l.Name])
+		var failed *platform.CommandError
+		switch {
+		case errors.As(err, &failed) && ctx.Err() == nil && !errors.Is(err, platform.ErrUnreachable):
+			if platform.Has(ctx, r, "/sys/class/net/"+l.Name) { // else it has gone meanwhile
+				shapers = append(shapers, Shaped{Device: l.Name, Says: fmt.Sprintf("what shapes %s is not known (%v)", l.Name, err), Counters: []tc.Counters{}})
+			}
+		case err != nil:
 			return nil, err
+		case s != nil:
+			shapers = append(shapers, *s)
 		}
-		if tree.Empty() {
-			continue
-		}
-		s := describe(l.Name, tree, owners[l.Name])
-		s.Ours = s.Ours || owners[l.Name].Ours
-		out, err := platform.Output(ctx, r, "tc", "-s", "-d", "-j", "qdisc", "show", "dev", l.Name)
-		if err != nil {
-			return nil, toolError("read the counters of "+l.Name, "tc", "iproute2", err)
-		}
-		if s.Counters, err = tc.ParseCounters(out, l.Name); err != nil {
-			return nil, fmt.Errorf("read the counters of %s: %w", l.Name, err)
-		}
-		shapers = append(shapers, s)
 	}
 	return shapers, nil
+}
+
+// shaperOf reads what shapes one device; nil if nothing does.
+func shaperOf(ctx context.Context, r platform.Runner, dev string, owner Owner) (*Shaped, error) {
+	tree, err := ReadTree(ctx, r, dev)
+	if err != nil || tree.Empty() {
+		return nil, err
+	}
+	s := describe(dev, tree, owner)
+	s.Ours = s.Ours || owner.Ours
+	out, err := platform.Output(ctx, r, "tc", "-s", "-d", "-j", "qdisc", "show", "dev", dev)
+	if err != nil {
+		return nil, toolError("read the counters of "+dev, "tc", "iproute2", err)
+	}
+	if s.Counters, err = tc.ParseCounters(out, dev); err != nil {
+		return nil, fmt.Errorf("read the counters of %s: %w", dev, err)
+	}
+	return &s, nil
 }
 
 // describe explains a device's tree. An owner without a name is unknown; a tree

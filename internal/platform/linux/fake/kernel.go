@@ -45,6 +45,9 @@ type Device struct {
 	Up       bool
 	MTU      int
 	Features map[string]bool
+	AltNames []string
+	// Queues is how many it sends by; with more than one it can have mq.
+	Queues int
 
 	qdiscs  []*qdisc
 	classes []*class
@@ -263,6 +266,9 @@ func (k *Kernel) ip(args []string) (string, error) {
 			}
 			if d.Kind == "erspan" {
 				info = `,"linkinfo":{"info_kind":"erspan","info_data":{"erspan_ver":2,"erspan_dir":"egress","erspan_hwid":"17":"0x11"}}`
+			}
+			if d.AltNames != nil {
+				info += `,"altnames":["` + strings.Join(d.AltNames, `","`) + `"]`
 			}
 			out = append(out, fmt.Sprintf(`{"ifname":%q,"flags":[%s],"mtu":%d,"link_type":"ether"%s}`, d.Name, flags, d.MTU, info))
 		}

@@ -62,7 +62,7 @@ func defaults(kind string, mtu int) (map[string]string, bool) {
 		return map[string]string{"limit": "1000"}, true
 	case "tbf":
 		return map[string]string{"mpu": "0", "linklayer": "ethernet"}, true
-	case "ingress", "prio", "sfq":
+	case "ingress", "prio", "sfq", "mq":
 		return map[string]string{}, true
 	}
 	return nil, false
@@ -90,7 +90,10 @@ func (k *Kernel) addQdisc(d *Device, args []string) error {
 	if args[at] == "ingress" && q.parent != "ffff:fff1" {
 		return errors.New("tc: ingress stands at ingress")
 	}
-	if q.parent != "root" && q.parent != "ffff:fff1" && !slices.ContainsFunc(d.classes, func(c *class) bool { return c.id == q.parent }) {
+	if args[at] == "mq" && (d.Queues < 2 || q.parent != "root") {
+		return errors.New("RTNETLINK answers: Operation not supported")
+	}
+	if q.parent != "root" && q.parent != "ffff:fff1" && !d.sends(q.parent) && !slices.ContainsFunc(d.classes, func(c *class) bool { return c.id == q.parent }) {
 		return errors.New("Error: Failed to find specified qdisc.") //nolint:staticcheck // as tc(8) says it
 	}
 	q.kind = args[at]
@@ -106,6 +109,15 @@ func (k *Kernel) addQdisc(d *Device, args []string) error {
 	}
 	d.qdiscs = append(d.qdiscs, q)
 	return nil
+}
+
+// sends reports whether a parent is one of the queues by which mq sends.
+func (d *Device) sends(parent string) bool {
+	return slices.ContainsFunc(d.qdiscs, func(q *qdisc) bool {
+		number, of := strings.CutPrefix(parent, q.handle)
+		n, err := strconv.ParseInt(number, 16, 16)
+		return of && q.kind == "mq" && err == nil && n >= 1 && int(n) <= d.Queues
+	})
 }
 
 func (d *Device) changeQdisc(args []string) error {
