@@ -301,14 +301,12 @@ func (f *applyFlags) lastPlan(r *router) (plan.Plan, error) {
 	return plan.Plan{}, usageError("apply: --again: plans of %s were kept; say which with --wan", strings.Join(known, ", "))
 }
 
+// mostPlan is the largest plan that is read: one with a whole file of rules.
+const mostPlan = 4 * mostClassFile
+
 func readPlan(stdin io.Reader, path string) (plan.Plan, error) {
 	var p plan.Plan
-	b, err := []byte(nil), error(nil)
-	if path == "-" {
-		b, err = io.ReadAll(stdin)
-	} else {
-		b, err = os.ReadFile(path)
-	}
+	b, err := readFile(stdin, path, mostPlan)
 	if err != nil {
 		return p, usageError("read plan: %w", err)
 	}

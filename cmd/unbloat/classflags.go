@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"os"
 
 	"github.com/spf13/pflag"
 
@@ -27,21 +24,7 @@ func (f *classFlags) register(fs *pflag.FlagSet) {
 
 // mostClassFile is the maximum size of a file of rules: enough for 128 rules
 // with some hundred thousand addresses.
-const mostClassFile = 4_000_000
-
-// readAtMost reads a file of at most most bytes.
-func readAtMost(path string, most int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(text)) > most {
-		return nil, fmt.Errorf("%s is larger than %s; is it a class file?", path, unit.Size(most))
-	}
-	return text, err
-}
+const mostClassFile = 4 * unit.MB
 
 // preferences reads the file and the rules.
 func (f *classFlags) preferences() (plan.ClassPreferences, error) {
@@ -50,7 +33,7 @@ func (f *classFlags) preferences() (plan.ClassPreferences, error) {
 	case "", plan.ClassesOn, plan.ClassesOff:
 		w.Use = f.classes
 	default:
-		text, err := readAtMost(f.classes, mostClassFile)
+		text, err := readFile(nil, f.classes, mostClassFile)
 		if err != nil {
 			return w, usageError("read the classes: %w", err)
 		}

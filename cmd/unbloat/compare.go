@@ -63,7 +63,7 @@ interval does not include; "unbloat prove" measures that too.`,
 func (f *storeFlag) load(c *cobra.Command, command, arg string) (r store.Record, err error) {
 	_, statErr := os.Stat(arg)
 	if arg == "-" || statErr == nil || strings.ContainsAny(arg, `/\.`) {
-		text, err := readResult(c.InOrStdin(), arg)
+		text, err := readFile(c.InOrStdin(), arg, maxResultBytes)
 		if err != nil {
 			return r, usageError("%s: read result: %w", command, err)
 		}

@@ -12,6 +12,9 @@ import (
 	"syscall"
 
 	"github.com/charmbracelet/x/term"
+
+	"unbloat/internal/bounded"
+	"unbloat/unit"
 )
 
 // writeFile writes a file completely or not at all: to a temporary file that is
@@ -114,6 +117,27 @@ func terminalWidth(w io.Writer) int {
 		return 0
 	}
 	return width
+}
+
+// maxResultBytes is the largest result file that is read.
+const maxResultBytes = 256 * unit.MB
+
+// readFile reads a file that may be anybody's, of at most so many bytes; "-" is
+// standard input, unless that is nil.
+func readFile(in io.Reader, path string, most unit.Size) ([]byte, error) {
+	if path != "-" || in == nil {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	text, err := bounded.Limit{Size: most}.Read(in)
+	if errors.Is(err, bounded.ErrLong) {
+		return nil, fmt.Errorf("%s: %w; is it the right file?", path, err)
+	}
+	return text, err
 }
 
 // readKey reads a server's key: the first line of a file.

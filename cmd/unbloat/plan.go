@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -210,17 +209,12 @@ func (f *planFlags) facts(c *cobra.Command) (plan.Capabilities, error) {
 
 // readResult sets from a test's result what no flag has set.
 func (f *planFlags) readResult(stdin io.Reader) error {
-	in := stdin
-	if f.result != "-" {
-		file, err := os.Open(f.result)
-		if err != nil {
-			return fmt.Errorf("read the test's result: %w", err)
-		}
-		defer file.Close()
-		in = file
+	text, err := readFile(stdin, f.result, maxResultBytes)
+	if err != nil {
+		return fmt.Errorf("read the test's result: %w", err)
 	}
 	var t verdict.Test
-	if err := json.NewDecoder(in).Decode(&t); err != nil {
+	if err := json.Unmarshal(text, &t); err != nil {
 		return fmt.Errorf("read %s: %w; is it what `unbloat test --json` prints?", f.result, err)
 	}
 	if t.Schema != verdict.TestSchema {

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,9 +17,6 @@ import (
 	"unbloat/internal/tune"
 	"unbloat/internal/verdict"
 )
-
-// maxResultBytes is the largest result file that is read.
-const maxResultBytes = 256 << 20
 
 // newReportCommand returns `unbloat report`.
 func newReportCommand() *cobra.Command {
@@ -151,7 +146,7 @@ func (o *reportOptions) page(c *cobra.Command, names []string) (report.Page, err
 		}
 	}
 	if o.plan != "" {
-		data, err := readResult(c.InOrStdin(), o.plan)
+		data, err := readFile(c.InOrStdin(), o.plan, maxResultBytes)
 		if err != nil {
 			return page, usageError("report: read plan: %w", err)
 		}
@@ -197,24 +192,4 @@ func readLine(data []byte) (*report.Line, error) {
 		return nil, err
 	}
 	return l, l.Check()
-}
-
-// readResult reads a file, or standard input for "-".
-func readResult(in io.Reader, name string) ([]byte, error) {
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in = f
-	}
-	data, err := io.ReadAll(io.LimitReader(in, maxResultBytes+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxResultBytes {
-		return nil, fmt.Errorf("%s: larger than %d MB", name, maxResultBytes>>20)
-	}
-	return data, nil
 }

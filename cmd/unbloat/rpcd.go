@@ -16,6 +16,7 @@ import (
 
 	"unbloat/internal/apply"
 	"unbloat/internal/apply/proc"
+	"unbloat/internal/bounded"
 	"unbloat/internal/daemon"
 	kept "unbloat/internal/daemon/config"
 	"unbloat/internal/reason"
@@ -149,7 +150,7 @@ func rpcdError(err error) *daemon.Error {
 // rpcd does what a call asks for.
 func (f *daemonFlags) rpcd(ctx context.Context, method string, in io.Reader) (any, error) {
 	var a rpcdArgs
-	text, err := io.ReadAll(io.LimitReader(in, daemon.MostLine))
+	text, err := bounded.Limit{Size: daemon.MostLine}.Read(in)
 	if err == nil && len(text) > 0 {
 		err = json.Unmarshal(text, &a)
 	}

@@ -11,6 +11,8 @@ import (
 	"io"
 	"os/exec"
 	"time"
+
+	"unbloat/internal/platform"
 )
 
 // Lease is how long the rule works after the program has died.
@@ -49,10 +51,9 @@ func forget() string { return fmt.Sprintf("flush set inet %s armed\n", table) }
 
 // nft runs a ruleset as one transaction.
 func nft(ctx context.Context, rules string) error {
-	cmd := exec.CommandContext(ctx, "nft", "-f", "-")
-	cmd.Stdin = bytes.NewReader([]byte(rules))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("hold back other hosts' traffic with nft: %w: %s; --isolate needs root on the router, and the package nftables", err, bytes.TrimSpace(out))
+	_, said, err := platform.Local{}.Run(ctx, []string{"nft", "-f", "-"}, []byte(rules))
+	if err != nil {
+		return fmt.Errorf("hold back other hosts' traffic with nft: %w: %s; --isolate needs root on the router, and the package nftables", err, bytes.TrimSpace(said))
 	}
 	return nil
 }

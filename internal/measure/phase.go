@@ -181,7 +181,7 @@ func (r *phaseRun) open(ctx context.Context) error {
 	if len(specs) == 0 {
 		return nil
 	}
-	load, err := r.runner.source.Open(ctx, specs)
+	load, err := r.runner.Open(ctx, specs)
 	r.load = load
 	return err
 }

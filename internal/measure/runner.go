@@ -2,6 +2,7 @@ package measure
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"sync"
 	"time"
@@ -100,8 +101,14 @@ func (l *PhaseRunner) Now() unit.Instant { return l.clock.Now() }
 
 // Open opens flows that are no phase's: see Source.Open.
 func (l *PhaseRunner) Open(ctx context.Context, specs []FlowSpec) (Load, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, openLimit, fmt.Errorf("the flows were not open within %v", openLimit))
+	defer cancel()
 	return l.source.Open(ctx, specs)
 }
+
+// openLimit bounds the opening of all flows of a load: a server that answers each
+// step just in time would take hours.
+const openLimit = 5 * time.Minute
 
 // Close ends the probes and the session.
 func (l *PhaseRunner) Close() error {

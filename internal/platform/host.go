@@ -6,16 +6,20 @@ package platform
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
 	"time"
 
+	"unbloat/internal/bounded"
 	"unbloat/internal/plan"
+	"unbloat/unit"
 )
 
 // A Runner runs one command on the router. argv[0] is looked up in the router's
@@ -48,30 +52,38 @@ type State = json.RawMessage
 // ended: what it has started may write it, and a busy router is slow.
 const outlives = time.Minute
 
+// CommandLimit bounds every command on a router. The longest answer is the list of
+// connections, which fits with 100 000 of them. The longest command loads a whole
+// firewall, which takes a slow router half a minute.
+func CommandLimit() bounded.Limit { return bounded.Limit{Size: 32 * unit.MB, Time: 2 * time.Minute} }
+
 // Local runs commands on this machine.
-type Local struct{}
+type Local struct {
+	Limit bounded.Limit // of each command; zero: CommandLimit
+}
 
 // Run implements Runner.
-func (Local) Run(ctx context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error) {
+func (l Local) Run(ctx context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error) {
 	if len(argv) == 0 {
 		return nil, nil, errors.New("run: no command")
 	}
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	cmd.WaitDelay = outlives
-	if stdin != nil {
-		cmd.Stdin = bytes.NewReader(stdin)
-	}
-	err = cmd.Run()
-	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-		err = &MissingToolError{Tool: argv[0]}
-	}
-	if errors.Is(err, exec.ErrWaitDelay) {
-		err = fmt.Errorf("what it started still holds its output %s after its end: %w", outlives, err)
-	}
-	return out.Bytes(), errOut.Bytes(), err
+	return cmp.Or(l.Limit, CommandLimit()).Take(ctx, func(ctx context.Context, out, errOut io.Writer) error {
+		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+		cmd.Stdout, cmd.Stderr = out, errOut
+		cmd.Env = append(os.Environ(), "LC_ALL=C")
+		cmd.WaitDelay = outlives
+		if stdin != nil {
+			cmd.Stdin = bytes.NewReader(stdin)
+		}
+		err := cmd.Run()
+		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+			err = &MissingToolError{Tool: argv[0]}
+		}
+		if errors.Is(err, exec.ErrWaitDelay) {
+			err = fmt.Errorf("what it started still holds its output %s after its end: %w", outlives, err)
+		}
+		return err
+	})
 }
 
 // ErrUnreachable is wrapped by every error of a Runner that has lost, or never

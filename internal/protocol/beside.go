@@ -35,7 +35,7 @@ func (all Protocols) PingBeside(ctx context.Context, server string) string {
 	}
 	s := &Session{
 		Clock: netio.NewClock(), Server: server, Address: a, all: all,
-		Options: Options{Timeout: answersWithin, Probe: measure.ProbeSpec{Interval: 100 * time.Millisecond}},
+		Options: Options{Timeout: answersWithin, Patience: answersWithin, Probe: measure.ProbeSpec{Interval: 100 * time.Millisecond}},
 	}
 	if !s.answers(ctx, host) {
 		return ""

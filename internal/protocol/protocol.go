@@ -61,6 +61,7 @@ type Probing struct {
 // Options of a session. Zero values take the defaults.
 type Options struct {
 	Timeout  time.Duration     // for connecting; 10 s
+	Patience time.Duration     // for one step of opening or ending a load, which may wait in the line's queue; 60 s
 	Probe    measure.ProbeSpec // an Interval of 0 means the protocol's own
 	Agent    string            // name for the server's log
 	Ping     string            // further probes, or the only ones if the server has none
@@ -82,7 +83,6 @@ type Endpoints struct {
 
 // Constants that clients of several protocols share.
 const (
-	Patience     = time.Minute            // for one step of opening a load, which may wait in the line's queue
 	GoodputBin   = 100 * time.Millisecond // of the series of bytes
 	PingInterval = 20 * time.Millisecond  // default between probes
 	CallInterval = 50 * time.Millisecond  // minimum between probes that cause work elsewhere

@@ -14,7 +14,7 @@ import (
 // A Session is the session that a protocol's Dial opens.
 type Session struct {
 	Clock   *netio.Clock
-	Options Options // with a Timeout
+	Options Options // with Timeout and Patience
 	Address Address
 	Server  string // the --server value
 
@@ -30,6 +30,9 @@ func (all Protocols) Dial(ctx context.Context, server string, o Options) (measur
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = 10 * time.Second
+	}
+	if o.Patience <= 0 {
+		o.Patience = time.Minute
 	}
 	if o.Pin != "" {
 		if o.Pin, err = ParsePin(o.Pin); err != nil {

@@ -21,7 +21,9 @@ import (
 	"strings"
 	"time"
 
+	"unbloat/internal/bounded"
 	"unbloat/internal/platform"
+	"unbloat/unit"
 )
 
 // errAnswer is the error of a refusal by the router, whose text is on standard error.
@@ -32,6 +34,7 @@ var errAnswer = errors.New("the router refused")
 type REST struct {
 	Base   string // https://host[:port]
 	HTTP   *http.Client
+	Limit  bounded.Limit // of each request
 	key    string
 	secret string
 }
@@ -71,41 +74,23 @@ func NewREST(base, key, secret, fingerprint string) (*REST, error) {
 			return nil
 		}
 	}
-	client := &http.Client{Transport: transport, Timeout: restTimeout,
+	client := &http.Client{Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }} // the key is for this address
-	return &REST{Base: strings.TrimSuffix(base, "/"), HTTP: client, key: key, secret: secret}, nil
+	limit := bounded.Limit{Size: 32 * unit.MB, Time: 30 * time.Second} // a reload of the shaper takes seconds
+	return &REST{Base: strings.TrimSuffix(base, "/"), HTTP: client, Limit: limit, key: key, secret: secret}, nil
 }
-
-// restTimeout bounds one request: a reload of the shaper takes seconds.
-const restTimeout = 30 * time.Second
 
 // String never prints the secret.
 func (r *REST) String() string { return r.Base }
-
-// maxAnswer limits the bytes read of an answer.
-const maxAnswer = 32 << 20
 
 // Run implements platform.Runner.
 func (r *REST) Run(ctx context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error) {
 	if len(argv) != 2 || argv[0] != "GET" && argv[0] != "POST" {
 		return nil, nil, fmt.Errorf("%s: %v is not a request", r.Base, argv)
 	}
-	req, err := http.NewRequestWithContext(ctx, argv[0], r.Base+argv[1], bytes.NewReader(stdin))
-	if err != nil {
-		return nil, nil, err
-	}
-	req.SetBasicAuth(r.key, r.secret)
-	if argv[0] == "POST" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	answer, err := r.HTTP.Do(req)
+	answer, body, err := r.ask(ctx, argv[0], argv[1], stdin)
 	if err != nil {
 		return nil, []byte(err.Error()), r.explain(err)
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the answer of %s: %w: %w", r.Base, platform.ErrUnreachable, err)
 	}
 	switch answer.StatusCode {
 	case http.StatusOK:
@@ -124,6 +109,27 @@ func (r *REST) Run(ctx context.Context, argv []string, stdin []byte) (stdout, st
 		}
 	}
 	return body, nil, nil
+}
+
+// ask sends a request and reads the answer.
+func (r *REST) ask(ctx context.Context, method, path string, in []byte) (answer *http.Response, body []byte, err error) {
+	body, _, err = r.Limit.Take(ctx, func(ctx context.Context, out, _ io.Writer) error {
+		req, err := http.NewRequestWithContext(ctx, method, r.Base+path, bytes.NewReader(in))
+		if err != nil {
+			return err
+		}
+		req.SetBasicAuth(r.key, r.secret)
+		if method == "POST" {
+			req.Header.Set("Content-Type", "application/json")
+		}
+		if answer, err = r.HTTP.Do(req); err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		_, err = io.Copy(out, answer.Body)
+		return err
+	})
+	return answer, body, err
 }
 
 // done reports whether an answer says that the change was made.

@@ -2,9 +2,11 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
@@ -20,6 +22,7 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 	"golang.org/x/crypto/ssh/knownhosts"
 
+	"unbloat/internal/bounded"
 	"unbloat/internal/platform"
 )
 
@@ -82,9 +85,10 @@ func (t Target) address() string { return net.JoinHostPort(t.Host, strconv.Itoa(
 // known_hosts of the user and the system, the agent, and the usual key files.
 type SSHOptions struct {
 	KnownHosts []string
-	Identities []string // private key files
-	Agent      string   // socket of ssh-agent; "-": none
-	Path       string   // PATH on the router; "": the usual directories
+	Identities []string      // private key files
+	Agent      string        // socket of ssh-agent; "-": none
+	Path       string        // PATH on the router; "": the usual directories
+	Limit      bounded.Limit // of each command; zero: platform.CommandLimit
 }
 
 // usualPath has the directories of every platform's tools. No login shell sets PATH
@@ -136,6 +140,7 @@ func DialSSH(ctx context.Context, t Target, o SSHOptions) (*SSH, error) {
 	if o.Path == "" {
 		o.Path = usualPath
 	}
+	o.Limit = cmp.Or(o.Limit, platform.CommandLimit())
 	s := &SSH{target: t, options: o}
 	if _, err := s.connected(ctx); err != nil {
 		return nil, err
@@ -267,8 +272,8 @@ func (s *SSH) count(n int) {
 	s.under += n
 }
 
-// Run implements platform.Runner. SSH always uses the user's login shell, so every
-// word is quoted for it.
+// Run implements platform.Runner. A command that says too much, or takes too long, is
+// given up with its connection: only that surely ends what the router still sends.
 func (s *SSH) Run(ctx context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error) {
 	if len(argv) == 0 {
 		return nil, nil, errors.New("run: no command")
@@ -277,42 +282,61 @@ func (s *SSH) Run(ctx context.Context, argv []string, stdin []byte) (stdout, std
 	if err != nil {
 		return nil, nil, err
 	}
+	stdout, stderr, err = s.options.Limit.Take(ctx, func(ctx context.Context, out, errOut io.Writer) error {
+		ended := make(chan error, 1)
+		s.count(1)
+		go func() { // ends with the command, or with the connection
+			err := s.command(ctx, client, argv, stdin, out, errOut)
+			s.count(-1)
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			return err
+		case <-ctx.Done(): // the command is asked to end, and not waited for
+			return ctx.Err()
+		}
+	})
+	var exit *ssh.ExitError
+	switch {
+	case err == nil:
+		return stdout, stderr, nil
+	case errors.Is(err, bounded.ErrLong), errors.Is(err, bounded.ErrLate):
+		s.drop(client)
+		return nil, nil, s.fail(fmt.Sprintf("`%s` was given up: %v", strings.Join(argv, " "), err),
+			"see what it does there; if something was being changed, the watchdog on the router undoes it", err)
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return nil, nil, err
+	case errors.As(err, &exit) && exit.ExitStatus() == exitNotFound && strings.HasSuffix(string(stderr), notFound):
+		return nil, nil, &platform.MissingToolError{Tool: argv[0]}
+	case errors.As(err, &exit):
+		return stdout, stderr, err
+	}
+	s.drop(client)
+	return nil, nil, s.lost(argv, err)
+}
+
+// command runs a command in a session of its own, and asks it to end when ctx does.
+// SSH always uses the user's login shell, so every word is quoted for it. One that
+// nobody waits for any more, and that does not end, takes the connection with it.
+func (s *SSH) command(ctx context.Context, client *ssh.Client, argv []string, stdin []byte, out, errOut io.Writer) error {
+	defer time.AfterFunc(2*s.options.Limit.Time, func() { s.drop(client) }).Stop()
 	session, err := client.NewSession()
 	if err != nil {
-		s.drop(client)
-		return nil, nil, s.lost(argv, err)
+		return err
 	}
 	defer session.Close()
-	var out, errOut bytes.Buffer
-	session.Stdout, session.Stderr = &out, &errOut
+	stop := context.AfterFunc(ctx, func() {
+		_ = session.Signal(ssh.SIGTERM)
+		_ = session.Close()
+	})
+	defer stop()
+	session.Stdout, session.Stderr = out, errOut
 	if stdin != nil {
 		session.Stdin = bytes.NewReader(stdin)
 	}
 	words := slices.Concat(s.become, []string{"sh", "-c", runIn, "sh", s.options.Path}, argv)
-	ended := make(chan error, 1)
-	s.count(1)
-	go func() { // ends with the command, or with the connection
-		err := session.Run(forLogin(words))
-		s.count(-1)
-		ended <- err
-	}()
-	select {
-	case err = <-ended:
-	case <-ctx.Done(): // ask the command to end, and do not wait for it
-		_ = session.Signal(ssh.SIGTERM)
-		return nil, nil, ctx.Err()
-	}
-	var exit *ssh.ExitError
-	switch {
-	case err == nil:
-		return out.Bytes(), errOut.Bytes(), nil
-	case errors.As(err, &exit) && exit.ExitStatus() == exitNotFound && strings.HasSuffix(errOut.String(), notFound):
-		return nil, nil, &platform.MissingToolError{Tool: argv[0]}
-	case errors.As(err, &exit):
-		return out.Bytes(), errOut.Bytes(), err
-	}
-	s.drop(client)
-	return nil, nil, s.lost(argv, err)
+	return session.Run(forLogin(words))
 }
 
 // runIn runs a command with the PATH $1. A shell does that, not env(1): OpenWrt's busybox runs
@@ -401,6 +425,7 @@ func (s *SSH) methods() (out []ssh.AuthMethod, done func(), err error) {
 	done = func() {}
 	if s.options.Agent != "" && s.options.Agent != "-" {
 		if conn, err := net.Dial("unix", s.options.Agent); err == nil {
+			_ = conn.SetDeadline(time.Now().Add(dialTimeout)) // an agent that hangs must not hold up everything
 			out = append(out, ssh.PublicKeysCallback(agent.NewClient(conn).Signers))
 			done = func() { conn.Close() }
 		}

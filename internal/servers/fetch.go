@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"unbloat/internal/bounded"
 )
 
 // Prefix begins a --server value that names a list.
@@ -31,21 +33,22 @@ func Fetch(ctx context.Context, value string, now time.Time) (List, error) {
 		return List{}, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	u.Fragment = ""
-	ctx, cancel := context.WithTimeout(ctx, fetchPatience)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return List{}, fmt.Errorf("fetch the list of servers: %w", err)
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return List{}, fmt.Errorf("fetch the list of servers: %w", err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return List{}, fmt.Errorf("fetch the list of servers: %s answered %s", u, resp.Status)
-	}
-	text, err := io.ReadAll(io.LimitReader(resp.Body, MaxText+1))
+	text, _, err := bounded.Limit{Size: MaxText, Time: fetchPatience}.Take(ctx, func(ctx context.Context, out, _ io.Writer) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+		if err != nil {
+			return err
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s answered %s", u, resp.Status)
+		}
+		_, err = io.Copy(out, resp.Body)
+		return err
+	})
 	if err != nil {
 		return List{}, fmt.Errorf("fetch the list of servers: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"unbloat/internal/bounded"
 	"unbloat/internal/reason"
 	"unbloat/internal/verdict"
 )
@@ -142,7 +143,7 @@ func (h *Handler) save(w http.ResponseWriter, r *http.Request) {
 	}
 	sub, err := Decode(http.MaxBytesReader(w, r.Body, int64(h.limits.Result)+1), h.limits.Result)
 	switch tooLarge := new(http.MaxBytesError); {
-	case errors.Is(err, errTooLarge), errors.As(err, &tooLarge):
+	case errors.Is(err, bounded.ErrLong), errors.As(err, &tooLarge):
 		fail(w, http.StatusRequestEntityTooLarge, err.Error())
 		return
 	case err != nil:

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"unbloat/internal/bounded"
 	"unbloat/internal/probe"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
@@ -90,12 +91,9 @@ const (
 // Decode reads one Submission, strictly: no unknown field, nothing after it, no
 // figure that a test of this page cannot have. It reads at most limit bytes.
 func Decode(r io.Reader, limit unit.Size) (*Submission, error) {
-	text, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
+	text, err := bounded.Limit{Size: limit}.Read(r)
 	if err != nil {
 		return nil, fmt.Errorf("read the result: %w", err)
-	}
-	if len(text) > int(limit) {
-		return nil, fmt.Errorf("read the result: %w", errTooLarge)
 	}
 	d := json.NewDecoder(strings.NewReader(string(text)))
 	d.DisallowUnknownFields()
@@ -111,8 +109,6 @@ func Decode(r io.Reader, limit unit.Size) (*Submission, error) {
 	}
 	return &s, nil
 }
-
-var errTooLarge = errors.New("it is too large")
 
 func (s *Submission) check() error {
 	order := verdict.PhaseNames()

@@ -168,7 +168,7 @@ func (l *load) open(ctx context.Context) error {
 
 // within limits the time of a step on the control connection.
 func (l *load) within(ctx context.Context, step func() error) error {
-	if err := l.control.SetDeadline(time.Now().Add(protocol.Patience)); err != nil {
+	if err := l.control.SetDeadline(time.Now().Add(l.source.s.Options.Patience)); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = l.control.SetDeadline(time.Unix(1, 0)) })
@@ -206,7 +206,7 @@ func (l *load) stream(ctx context.Context) error {
 	if up {
 		o = l.options[len(l.up)]
 	}
-	c, err := netio.DialTCP(ctx, l.control.RemoteAddr().String(), protocol.Patience, o)
+	c, err := netio.DialTCP(ctx, l.control.RemoteAddr().String(), l.source.s.Options.Patience, o)
 	if err != nil {
 		return err
 	}

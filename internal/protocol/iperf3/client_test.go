@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"testing"
+	"time"
 
 	"unbloat/internal/measure"
 	"unbloat/internal/protocol"
@@ -45,7 +46,7 @@ func TestBusyForAMoment(t *testing.T) {
 		times int
 		busy  bool
 	}{{0, false}, {3, false}, {1000, true}} {
-		s := &protocol.Session{Address: protocol.Address{Host: denying(t, c.times)}, Options: protocol.Options{Timeout: protocol.Patience}}
+		s := &protocol.Session{Address: protocol.Address{Host: denying(t, c.times)}, Options: protocol.Options{Timeout: time.Minute, Patience: time.Minute}}
 		l := &load{source: &source{s: s}}
 		err := l.greet(t.Context())
 		if errors.Is(err, measure.ErrRefused) != c.busy || err != nil && !c.busy {

@@ -17,7 +17,7 @@ func Protocol() protocol.Protocol {
 // dial opens a session; --ping adds probes to the server's own.
 func dial(ctx context.Context, s *protocol.Session) (measure.Tester, error) {
 	o := s.Options
-	c, err := measure.Dial(ctx, s.Address.Host, measure.Options{Timeout: o.Timeout, Probe: o.Probe, Agent: o.Agent, Key: o.Key})
+	c, err := measure.Dial(ctx, s.Address.Host, measure.Options{Timeout: o.Timeout, Patience: o.Patience, Probe: o.Probe, Agent: o.Agent, Key: o.Key})
 	if err != nil || o.Ping == "" {
 		return c, err
 	}

@@ -103,7 +103,7 @@ func open(ctx context.Context, s *web.Source, f *web.Flow, client *http.Client) 
 	query := u.Query() // which may carry an access token
 	query.Set("client_name", "unbloat")
 	u.RawQuery = query.Encode()
-	ctx, cancel := context.WithTimeout(ctx, protocol.Patience)
+	ctx, cancel := context.WithTimeout(ctx, s.Session.Options.Patience)
 	defer cancel()
 	c, resp, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{
 		HTTPClient: client, Subprotocols: []string{Subprotocol}, CompressionMode: websocket.CompressionDisabled,

@@ -21,8 +21,10 @@ import (
 	"sync"
 	"time"
 
+	"unbloat/internal/bounded"
 	"unbloat/internal/measure"
 	"unbloat/internal/protocol"
+	"unbloat/unit"
 )
 
 // Names of the sources in --server.
@@ -74,7 +76,7 @@ var ErrNone = errors.New("it has no test server for us now")
 
 const (
 	answerWithin = 10 * time.Second // time limit of a small request
-	mostAnswer   = 1 << 20          // bytes of an answer
+	mostAnswer   = unit.MB          // of an answer
 	handshakes   = 3                // the fastest is the distance
 )
 
@@ -126,6 +128,7 @@ func (f *Finder) client() *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DialContext: f.dial, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: f.Roots, ServerName: f.name},
 		ForceAttemptHTTP2: true, DisableCompression: true, DisableKeepAlives: true, TLSHandshakeTimeout: answerWithin,
+		MaxResponseHeaderBytes: int64(mostAnswer),
 	}}
 }
 
@@ -164,7 +167,7 @@ func (f *Finder) ask(ctx context.Context, url string, read func(*http.Response) 
 // get downloads a small resource.
 func (f *Finder) get(ctx context.Context, url string) (b []byte, err error) {
 	err = f.ask(ctx, url, func(r *http.Response) error {
-		if b, err = io.ReadAll(io.LimitReader(r.Body, mostAnswer)); err != nil {
+		if b, err = (bounded.Limit{Size: mostAnswer}).Read(r.Body); err != nil { // ask bounds the time
 			return fmt.Errorf("%w: GET %s: %w", measure.ErrUnreachable, url, err)
 		}
 		return nil

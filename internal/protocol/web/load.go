@@ -81,7 +81,7 @@ func openRequests(ctx context.Context, s *Source, specs []measure.FlowSpec) (mea
 				f.Run = func(ctx context.Context) error { return upload(ctx, client, s, f) }
 			}
 			f.Ping = func(ctx context.Context) (time.Duration, error) {
-				return smallGet(ctx, s.Session.Clock, client, s.At.Small)
+				return smallGet(ctx, s.Session.Clock, client, s.At.Small, s.Session.Options.Patience)
 			}
 			if _, err := f.Ping(ctx); err != nil {
 				l.Abandon()
@@ -261,7 +261,7 @@ func (l *Load) fresh(dir measure.Direction) {
 	tcp.Store(int64(clock.Now().Sub(start)))
 	conn.Close()
 	trace.TLSHandshakeDone = func(tls.ConnectionState, error) { secured.Store(int64(clock.Now()) - begun.Load()) }
-	took, err := smallGet(httptrace.WithClientTrace(l.ctx, trace), clock, client, l.s.At.Small)
+	took, err := smallGet(httptrace.WithClientTrace(l.ctx, trace), clock, client, l.s.At.Small, measure.Grace)
 	if err != nil {
 		return
 	}

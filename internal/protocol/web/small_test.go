@@ -31,7 +31,7 @@ func (h hasty) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestSmallGetOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const wait = 20 * time.Millisecond
-		d, err := smallGet(t.Context(), netio.NewClock(), &http.Client{Transport: hasty{wait}}, "http://192.0.2.1/")
+		d, err := smallGet(t.Context(), netio.NewClock(), &http.Client{Transport: hasty{wait}}, "http://192.0.2.1/", time.Minute)
 		if err != nil || d != wait {
 			t.Errorf("%v, %v", d, err)
 		}

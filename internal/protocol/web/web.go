@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"unbloat/internal/bounded"
 	"unbloat/internal/measure"
 	"unbloat/internal/netio"
 	"unbloat/internal/protocol"
@@ -68,7 +69,7 @@ func Open(ctx context.Context, s *protocol.Session, k Kind) (measure.Tester, err
 		own.Requests = true
 		own.Name = "http " + small
 		own.Prober, err = ping.StartCalls(p, func(ctx context.Context, _ unit.Instant) (time.Duration, error) {
-			return smallGet(ctx, s.Clock, client, small)
+			return smallGet(ctx, s.Clock, client, small, measure.Grace)
 		})
 	} else { // without a small URL: TCP handshakes
 		own.Name = "tcp " + p.Host
@@ -100,7 +101,7 @@ func find(ctx context.Context, s *protocol.Session, k Kind, client *http.Client)
 	if s.Options.Endpoints != nil {
 		return s.Options.Endpoints(ctx)
 	}
-	return k.Find(s, func(url string) ([]byte, error) { return get(ctx, client, url) })
+	return k.Find(s, func(url string) ([]byte, error) { return get(ctx, client, url, s.Options.Patience) })
 }
 
 // Probe implements measure.Source.
@@ -291,7 +292,7 @@ func newClient(s *protocol.Session, w *wires) *http.Client {
 	return &http.Client{Transport: keyed{s.Options, &http.Transport{
 		DialContext: w.dial, TLSClientConfig: tlsConfig(s.Options), ForceAttemptHTTP2: true, DisableCompression: true,
 		MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute, WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10,
-		TLSHandshakeTimeout: protocol.Patience,
+		TLSHandshakeTimeout: s.Options.Patience, MaxResponseHeaderBytes: mostHead,
 	}}}
 }
 
@@ -301,7 +302,7 @@ func (f *Flow) ClientHTTP1() *http.Client {
 	config := tlsConfig(f.session.Options)
 	config.NextProtos = []string{"http/1.1"}
 	return &http.Client{Transport: keyed{f.session.Options, &http.Transport{
-		DialContext: f.wires.dial, TLSClientConfig: config, WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10,
+		DialContext: f.wires.dial, TLSClientConfig: config, WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10, MaxResponseHeaderBytes: mostHead,
 	}}}
 }
 
@@ -322,37 +323,52 @@ func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 // CloseIdleConnections is what http.Client calls on its transport.
 func (k keyed) CloseIdleConnections() { k.next.CloseIdleConnections() }
 
-// get downloads a small resource.
-func get(ctx context.Context, c *http.Client, url string) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := c.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+// The most that is read of a small resource, and of the head of any answer.
+const (
+	mostSmall unit.Size = 64 << 10
+	mostHead            = 64 << 10
+)
+
+// get downloads a small resource within patience.
+func get(ctx context.Context, c *http.Client, url string, patience time.Duration) ([]byte, error) {
+	var resp *http.Response
+	b, _, err := bounded.Limit{Size: mostSmall, Time: patience}.Take(ctx, func(ctx context.Context, out, _ io.Writer) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		if resp, err = c.Do(r); err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode == http.StatusOK {
+			_, err = io.Copy(out, resp.Body)
+		}
+		return err
+	})
 	switch {
+	case errors.Is(err, bounded.ErrLong), errors.Is(err, bounded.ErrLate):
+		return nil, fmt.Errorf("GET %s: %w", url, err)
+	case err != nil: // names the request already
+		return nil, err
 	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusTooManyRequests:
 		return nil, fmt.Errorf("%w: GET %s: %s", measure.ErrRefused, url, resp.Status)
 	case resp.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("GET %s: %s", url, resp.Status)
 	}
-	return b, err
+	return b, nil
 }
 
 // smallGet returns the time from the end of the request to the first byte of
 // the answer.
-func smallGet(ctx context.Context, clock *netio.Clock, c *http.Client, url string) (time.Duration, error) {
+func smallGet(ctx context.Context, clock *netio.Clock, c *http.Client, url string, patience time.Duration) (time.Duration, error) {
 	var begun, asked, answered atomic.Int64
 	trace := &httptrace.ClientTrace{
 		GotConn:              func(httptrace.GotConnInfo) { begun.Store(int64(clock.Now())) },
 		WroteRequest:         func(httptrace.WroteRequestInfo) { asked.Store(int64(clock.Now())) },
 		GotFirstResponseByte: func() { answered.Store(int64(clock.Now())) },
 	}
-	if _, err := get(httptrace.WithClientTrace(ctx, trace), c, url); err != nil {
+	if _, err := get(httptrace.WithClientTrace(ctx, trace), c, url, patience); err != nil {
 		return 0, err
 	}
 	from, to := asked.Load(), answered.Load()

@@ -42,7 +42,7 @@ func Protocol() protocol.Protocol {
 // start starts probes, each a connection that gets one byte back.
 func start(_ context.Context, p protocol.Probing) (measure.Prober, error) {
 	return ping.StartCalls(p, func(ctx context.Context, begun unit.Instant) (time.Duration, error) {
-		c, err := open(ctx, p.Host, wantsEcho, netio.TCPOptions{})
+		c, err := open(ctx, p.Host, p.Options.Patience, wantsEcho, netio.TCPOptions{})
 		if err != nil {
 			return 0, err
 		}
@@ -54,8 +54,8 @@ func start(_ context.Context, p protocol.Probing) (measure.Prober, error) {
 }
 
 // open opens a connection and says what it wants.
-func open(ctx context.Context, host string, want byte, o netio.TCPOptions) (*net.TCPConn, error) {
-	c, err := netio.DialTCP(ctx, host, protocol.Patience, o)
+func open(ctx context.Context, host string, patience time.Duration, want byte, o netio.TCPOptions) (*net.TCPConn, error) {
+	c, err := netio.DialTCP(ctx, host, patience, o)
 	if err != nil {
 		return nil, protocol.Unreachable("connect to "+host, err)
 	}
@@ -72,7 +72,7 @@ type source struct {
 }
 
 func dial(ctx context.Context, s *protocol.Session) (measure.Tester, error) {
-	c, err := open(ctx, s.Address.Host, wantsEcho, netio.TCPOptions{})
+	c, err := open(ctx, s.Address.Host, s.Options.Patience, wantsEcho, netio.TCPOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", s.Server, err)
 	}
@@ -112,7 +112,7 @@ func (l *load) Begin(ctx context.Context) (unit.Instant, error) {
 			want, conns = wantsUp, &l.up
 		}
 		for range spec.Flows {
-			c, err := open(ctx, l.source.s.Address.Host, want, netio.TCPOptions{CC: spec.CC, DSCP: spec.DSCP})
+			c, err := open(ctx, l.source.s.Address.Host, l.source.s.Options.Patience, want, netio.TCPOptions{CC: spec.CC, DSCP: spec.DSCP})
 			if err != nil {
 				return 0, err
 			}

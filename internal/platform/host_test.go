@@ -1,0 +1,30 @@
+package platform
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"unbloat/internal/bounded"
+	"unbloat/unit"
+)
+
+// A program that never stops to speak is ended, and so is one that never ends.
+func TestLocalIsBounded(t *testing.T) {
+	for script, want := range map[string]error{
+		"exec yes":       bounded.ErrLong,
+		"exec yes >&2":   bounded.ErrLong,
+		"exec sleep 100": bounded.ErrLate,
+	} {
+		l := Local{bounded.Limit{Size: unit.MB, Time: 300 * time.Millisecond}}
+		if want == bounded.ErrLong {
+			l.Limit.Time = time.Minute
+		}
+		out, err := Output(t.Context(), l, "sh", "-c", script)
+		var failed *CommandError
+		if !errors.Is(err, want) || !errors.As(err, &failed) || len(out) != 0 {
+			t.Errorf("%s: %d bytes, %v", script, len(out), err)
+		}
+		t.Log(err)
+	}
+}
