@@ -95,7 +95,7 @@ func below() map[string][]string {
 		"internal/feed":          {"unit", "internal/delay", "internal/follow"},
 		"internal/steer":         {"unit", "internal/feed", "internal/follow", "internal/delay", "internal/gauge", "internal/metrics", "internal/netio"},
 		"internal/gauge":         {"unit", "internal/delay", "internal/netio"},
-		"internal/metrics":       {"unit", "internal/metrics"},
+		"internal/metrics":       {"unit", "internal/metrics", "internal/visible"},
 		"internal/flows":         {"unit"},
 		"internal/ui":            {"unit", "internal/door", "internal/reason", "internal/verdict", "internal/classify", "internal/flows", "internal/daemon", "internal/doctor", "internal/platform", "internal/pagefile", "internal/ui"},
 		"internal/pagefile":      {},
@@ -109,14 +109,15 @@ func below() map[string][]string {
 		"internal/apply":         {"unit", "internal/reason", "internal/plan", "internal/trusted", "internal/platform", "internal/apply"},
 		"internal/daemon/keep":   {},
 		"internal/daemon/config": {"unit", "internal/plan", "internal/lang/uci"},
-		"internal/daemon":        {"unit", "internal/door", "internal/reason", "internal/classify", "internal/metrics", "internal/plan", "internal/lang", "internal/platform", "internal/apply", "internal/daemon", "internal/trusted"},
+		"internal/daemon":        {"unit", "internal/visible", "internal/door", "internal/reason", "internal/classify", "internal/metrics", "internal/plan", "internal/lang", "internal/platform", "internal/apply", "internal/daemon", "internal/trusted"},
 		"internal/path":          {"unit", "internal/reason", "internal/verdict", "internal/probe", "internal/path", "internal/measure", "internal/netio"},
 		"internal/result":        {"internal/reason", "internal/verdict", "internal/path"},
-		"internal/report":        {"unit", "internal/reason", "internal/plan", "internal/verdict", "internal/path", "internal/result", "internal/report"},
+		"internal/report":        {"unit", "internal/reason", "internal/plan", "internal/verdict", "internal/path", "internal/result", "internal/report", "internal/visible"},
 		"internal/live":          {"unit", "internal/reason", "internal/verdict", "internal/measure", "internal/tune", "internal/path"},
 		"internal/screen":        {"internal/live", "internal/screen"},
 		"internal/manual":        {},
 		"internal/trusted":       {},
+		"internal/visible":       {},
 	}
 }
 
@@ -220,7 +221,7 @@ func TestStandInsAreIndependent(t *testing.T) {
 // Pure packages read no clock, file, environment or randomness: they are given
 // the time and a seeded source.
 func TestPurity(t *testing.T) {
-	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/lang", "internal/platform/render", "internal/lab/scenario", "internal/live", "internal/daemon/keep", "internal/daemon/config", "internal/delay", "internal/metrics", "internal/follow", "internal/feed", "internal/flows", "internal/manual"}
+	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/lang", "internal/platform/render", "internal/lab/scenario", "internal/live", "internal/daemon/keep", "internal/daemon/config", "internal/delay", "internal/metrics", "internal/follow", "internal/feed", "internal/flows", "internal/manual", "internal/visible"}
 	banned := []string{"os", "net", "os/exec", "syscall", "crypto/rand", "os/signal", "golang.org/x/sys/unix"}
 	impure := map[string][]string{"time": {"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc"}}
 	global := regexp.MustCompile(`\brand\.(Int|IntN|Int64N|Uint64|Float64|Perm|Shuffle|N|Read)\b`)

@@ -19,6 +19,7 @@ import (
 	"unbloat/internal/store"
 	"unbloat/internal/tune"
 	"unbloat/internal/verdict"
+	"unbloat/internal/visible"
 )
 
 func newCompareCommand() *cobra.Command {
@@ -219,7 +220,7 @@ func (s compared) words() []string {
 	r := s.record
 	if r.ID == "" {
 		r.Time, r.Label, r.Server = r.Time.UTC(), s.test.Label, s.test.Server
-		return slices.Concat([]string{printable(s.name)}, conditionWords(r))
+		return slices.Concat([]string{visible.Line(s.name, mostWords)}, conditionWords(r))
 	}
 	return slices.Concat([]string{r.ID[:8]}, conditionWords(r))
 }
@@ -236,12 +237,12 @@ func conditionWords(r store.Record) []string {
 	}
 	var p plan.Plan
 	if len(r.Plan) > 0 && json.Unmarshal(r.Plan, &p) == nil {
-		out = append(out, fmt.Sprintf("shaped by %s to %s and %s", printable(string(p.AQM)), p.DownBps.Short(), p.UpBps.Short()))
+		out = append(out, fmt.Sprintf("shaped by %s to %s and %s", visible.Line(string(p.AQM), mostWords), p.DownBps.Short(), p.UpBps.Short()))
 	}
-	if s := printable(r.System); s != "" {
+	if s := visible.Line(r.System, mostWords); s != "" {
 		out = append(out, s)
 	}
-	if s := printable(r.Tool); s != "" {
+	if s := visible.Line(r.Tool, mostWords); s != "" {
 		out = append(out, "unbloat "+s)
 	}
 	return out
@@ -258,7 +259,7 @@ func differences(a, b compared) []string {
 		{"unbloat", a.record.Tool, b.record.Tool},
 	} {
 		if c.a != "" && c.b != "" && c.a != c.b {
-			out = append(out, fmt.Sprintf("%s was %s, and then %s", c.name, printable(c.a), printable(c.b)))
+			out = append(out, fmt.Sprintf("%s was %s, and then %s", c.name, visible.Line(c.a, mostWords), visible.Line(c.b, mostWords)))
 		}
 	}
 	return out

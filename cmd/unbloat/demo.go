@@ -184,18 +184,19 @@ func (s *storyWriter) Write(b []byte) (int, error) {
 }
 
 func (s *storyWriter) tell(line string) {
-	clear := ""
-	if s.pending {
-		clear = "\r\x1b[K"
-	}
+	const clear = "\r\x1b[K"
 	switch progress := strings.HasPrefix(line, "  "); {
 	case line == "":
 	case !progress:
-		fmt.Fprintf(s.w, "%s%s\n", clear, line)
+		if s.pending {
+			fmt.Fprint(raw(s.w), clear)
+		}
+		fmt.Fprintln(s.w, line)
 		s.pending = false
 	case time.Since(s.last) < time.Second:
 	case s.terminal:
-		fmt.Fprintf(s.w, "\r\x1b[K%s", line)
+		fmt.Fprint(raw(s.w), clear)
+		fmt.Fprint(s.w, line)
 		s.last, s.pending = time.Now(), true
 	default:
 		fmt.Fprintln(s.w, line)

@@ -53,7 +53,7 @@ func (f *storeFlag) export(c *cobra.Command, ids []string, output string) error 
 		})
 	}
 	if output == "-" {
-		return export(c.OutOrStdout())
+		return export(raw(c.OutOrStdout()))
 	}
 	write := export
 	if !strings.HasSuffix(output, ".gz") { // the file name says: not compressed

@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -31,6 +30,7 @@ import (
 	"unbloat/internal/result"
 	"unbloat/internal/store"
 	"unbloat/internal/tune"
+	"unbloat/internal/visible"
 	"unbloat/unit"
 )
 
@@ -243,7 +243,7 @@ func (f *storeFlag) complete(c *cobra.Command, _ []string, _ string) (ids []stri
 		}
 		entries, err := s.List(ctx, store.Filter{Limit: 100})
 		for _, e := range entries {
-			ids = append(ids, cobra.CompletionWithDesc(fmt.Sprintf("%.16s", e.ID), strings.TrimSpace(e.Kind+" "+localMinute(e.Time)+" "+printable(e.Label))))
+			ids = append(ids, cobra.CompletionWithDesc(fmt.Sprintf("%.16s", e.ID), strings.TrimSpace(e.Kind+" "+localMinute(e.Time)+" "+visible.Line(e.Label, mostWords))))
 		}
 		return err
 	})
@@ -427,7 +427,7 @@ func printEntries(w io.Writer, entries []store.Entry, width int) error {
 func entryWords(e store.Entry) string {
 	var parts []string
 	add := func(format, s string) {
-		if s = printable(s); s != "" {
+		if s = visible.Line(s, mostWords); s != "" {
 			parts = append(parts, fmt.Sprintf(format, s))
 		}
 	}
@@ -446,23 +446,8 @@ func entryWords(e store.Entry) string {
 	return strings.Join(parts, ", ")
 }
 
-// printable makes a stored string safe for a terminal, and limits its length.
-func printable(s string) string {
-	const most = 60
-	var b strings.Builder
-	n := 0
-	for _, r := range s {
-		if !unicode.IsGraphic(r) {
-			continue
-		}
-		if n++; n > most {
-			b.WriteRune('…')
-			break
-		}
-		b.WriteRune(r)
-	}
-	return strings.TrimSpace(b.String())
-}
+// mostWords is the longest text of a kept result that a list shows.
+const mostWords = 60
 
 // show prints one result as its command printed it.
 func (f *historyFlags) show(c *cobra.Command, id string) error {

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -305,7 +304,7 @@ func newLabShellCommand() *cobra.Command {
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			if in, ok := c.InOrStdin().(*os.File); !ok || !term.IsTerminal(in.Fd()) {
+			if !isKeyboard(c.InOrStdin()) {
 				return usageError("lab shell: standard input is not a terminal, and a prompt needs one; run it in a terminal (over ssh with -t), not behind a pipe")
 			}
 			return labError(lab.Shell(c.Context(), s, e, node))

@@ -94,7 +94,7 @@ func documented(t *testing.T, output string) {
 
 // TestFirstUse: `unbloat` without arguments, on a router's terminal, leads a
 // user from bufferbloat to a line without it, permanently. The answer "no"
-// undoes everything.
+// undoes everything, and so does Ctrl-C, at once.
 func TestFirstUse(t *testing.T) {
 	output, inside := labtest.Output(t, labtest.Options{Server: true, Scenario: &scenario.Scenario{
 		Name:  "first use",
@@ -113,7 +113,7 @@ func TestFirstUse(t *testing.T) {
 		return string(out)
 	}
 	before := queues()
-	for _, keep := range []bool{false, true} {
+	for _, keep := range []string{"n", "\x03", ""} {
 		term := screentest.Open(t, 80, 24)
 		cmd := exec.Command(labtest.Unbloat(), "--server", lab.Server())
 		cmd.Env = append(os.Environ(), "TERM=dumb", "UNBLOAT_STATE_DIR="+t.TempDir(), "HOME="+t.TempDir(), "UNBLOAT_STORE=")
@@ -126,30 +126,34 @@ func TestFirstUse(t *testing.T) {
 		p.answers("Measure now? [Y/n]", "")
 		p.answers("Do it now?", "")
 		p.answers("Measure now? [Y/n]", "y")
-		if keep {
-			p.answers("Keep it? [Y/n]", "")
+		p.answers("Keep it? [Y/n]", keep)
+		if keep == "" {
 			p.answers("Apply it again at every boot?", "n")
 			p.answers("Find the best rates", "n")
-		} else {
-			p.answers("Keep it? [Y/n]", "n")
 		}
 		err := cmd.Wait()
 		text := strings.ReplaceAll(term.Text(), "\r\n", "\n")
+		if keep == "\x03" {
+			if cmd.ProcessState.ExitCode() != exitFailed || !strings.Contains(text, "unbloat: interrupted; the change was undone") || queues() != before {
+				t.Errorf("Ctrl-C: %v, and it is\n%s\n%s", err, queues(), text)
+			}
+			continue
+		}
 		if err != nil {
 			t.Fatalf("%v:\n%s", err, text)
 		}
 		for _, want := range []string{"leads to the internet", "$ unbloat test ", "$ unbloat plan ", "Limit the download to ", "$ unbloat apply ", "$ unbloat compare "} {
 			if !strings.Contains(text, want) {
-				t.Errorf("keep %v: no %q in:\n%s", keep, want, text)
+				t.Errorf("keep %q: no %q in:\n%s", keep, want, text)
 			}
 		}
 		shaped := regexp.MustCompile(`(?m)^qdisc cake .* bandwidth `).MatchString(queues())
 		switch {
-		case keep && !shaped:
+		case keep == "" && !shaped:
 			t.Errorf("kept, and there is no CAKE:\n%s\n%s", queues(), text)
-		case !keep && queues() != before:
+		case keep != "" && queues() != before:
 			t.Errorf("not kept, and it is not as before:\n%s\n%s", queues(), text)
-		case keep:
+		case keep == "":
 			fmt.Printf("%s%s\n", transcriptMark, base64.StdEncoding.EncodeToString([]byte(text)))
 		}
 	}

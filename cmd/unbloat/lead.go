@@ -3,7 +3,7 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,12 +51,23 @@ func registerLead(root *cobra.Command) {
 // shows it.
 type leader struct {
 	leadFlags
-	ctx context.Context
-	in  *bufio.Reader
-	out io.Writer
-	exe string
-	dir string // of the measurements
+	ctx    context.Context
+	in     io.Reader
+	out    io.Writer
+	exe    string
+	dir    string // of the measurements
+	change change
 }
+
+// A change is how far the guide's change of the router has come.
+type change int
+
+const (
+	changeNone  change = iota
+	changeBegun        // apply ran, and did not end well; it says how it left the router
+	changeWaits        // it is undone by itself unless it is kept
+	changeKept
+)
 
 // errStopped ends the guide because the user answered no. It is not a failure.
 var errStopped = errors.New("stopped")
@@ -71,20 +82,76 @@ func runLead(c *cobra.Command, f leadFlags) error {
 		return fmt.Errorf("make a folder for the results: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	l := &leader{leadFlags: f, ctx: c.Context(), in: bufio.NewReader(c.InOrStdin()), out: fit(c.OutOrStdout(), terminalWidth(c.OutOrStdout())), exe: exe, dir: dir}
-	err = l.lead()
-	if errors.Is(err, errStopped) {
-		return nil
-	}
-	return err
-}
-
-// lead runs all steps.
-func (l *leader) lead() error {
+	l := &leader{leadFlags: f, ctx: c.Context(), in: c.InOrStdin(), out: fit(c.OutOrStdout(), terminalWidth(c.OutOrStdout())), exe: exe, dir: dir}
 	may, err := l.findRouter()
 	if err != nil {
 		return err
 	}
+	return l.end(l.guide(may))
+}
+
+// end takes back at once what was applied and is not kept, and says how the router is
+// left if the guide ended in its middle.
+func (l *leader) end(err error) error {
+	left, undo := map[change]string{
+		changeNone:  "nothing was changed",
+		changeBegun: "see above how apply left the router; `unbloat status` shows how it is",
+		changeKept:  "what you kept stays",
+	}[l.change], error(nil)
+	if l.change == changeWaits {
+		left, undo = l.takeBack()
+	}
+	switch {
+	case errors.Is(err, errStopped):
+		err = nil
+	case undo == nil && (errors.Is(err, errInterrupted) || errors.Is(err, errNobody)):
+		err = &exitError{exitFailed, fmt.Errorf("%w; %s", err, left)}
+	}
+	return errors.Join(err, undo)
+}
+
+// takeBack undoes the applied change, whatever signals come, and says what became of it.
+func (l *leader) takeBack() (left string, err error) {
+	l.ctx = context.WithoutCancel(l.ctx)
+	waits, err := l.waits()
+	if err == nil && !waits {
+		l.say("\nNothing waits to be undone any more: the change's time has passed.")
+		return "the change was undone at its deadline", nil
+	}
+	if err == nil {
+		err = l.must(append([]string{"revert", "--wan", l.wan}, l.where()...)...)
+	}
+	if err != nil {
+		later := errors.New("the change is not undone yet: the router undoes it by itself ten minutes after it was applied; `unbloat status` shows whether it has")
+		return "", errors.Join(err, &exitError{exitFailed, later})
+	}
+	return "the change was undone", nil
+}
+
+// waits reports whether a change of the router waits to be kept.
+func (l *leader) waits() (bool, error) {
+	text, err := l.output(append([]string{"status", "--json", "--wan", l.wan}, l.where()...)...)
+	var s struct {
+		Pending []struct {
+			WAN string `json:"wan"`
+		} `json:"pending"`
+	}
+	if l.ctx.Err() != nil {
+		return false, errInterrupted
+	}
+	if json.Unmarshal(text, &s) != nil { // status ends with 1 where something differs
+		return false, errors.Join(fmt.Errorf("look whether the change of %s still waits: status does not tell", l.wan), err)
+	}
+	for _, p := range s.Pending {
+		if p.WAN == l.wan {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// guide runs all steps. may is why the router cannot be changed from here, or nil.
+func (l *leader) guide(may error) error {
 	before, err := l.measure("before", "How bad is it? Measuring takes about 40 seconds and fills the line meanwhile.")
 	if err != nil {
 		return err
@@ -120,42 +187,55 @@ func (l *leader) lead() error {
 	if err := os.WriteFile(l.file("plan"), text, 0o600); err != nil {
 		return fmt.Errorf("keep the plan: %w", err)
 	}
-	if err := l.must(append([]string{"apply", l.file("plan"), "--confirm", "10m"}, l.where()...)...); err != nil {
+	l.change = changeBegun
+	if err := l.reach(changeWaits, append([]string{"apply", l.file("plan"), "--confirm", "10m"}, l.where()...)...); err != nil {
 		return err
 	}
-	return l.keepIfBetter()
+	waits, err := l.waits()
+	if err != nil {
+		return err
+	}
+	boot := false
+	if waits {
+		if boot, err = l.keepIfBetter(before); err != nil {
+			return err
+		}
+	} else { // apply found it there
+		l.change = changeNone
+	}
+	return l.tune(boot)
 }
 
-// keepIfBetter measures the applied change, and keeps or reverts it.
-func (l *leader) keepIfBetter() error {
-	revert := append([]string{"revert", "--wan", l.wan}, l.where()...)
+// keepIfBetter measures the applied change and keeps it if the user says so. It
+// returns whether it is applied at boot too.
+func (l *leader) keepIfBetter(before *verdict.Test) (boot bool, err error) {
 	after, err := l.measure("after", "Is it better? Measured again, the same way.")
 	if err != nil {
-		return l.takeBack(err, revert)
+		return false, err
 	}
 	code, err := l.run("compare", l.file("before"), l.file("after"))
 	if err != nil {
-		return l.takeBack(err, revert)
-	}
-	before, err := l.result("before")
-	if err != nil {
-		return l.takeBack(err, revert)
+		return false, err
 	}
 	better := code == exitDone && worstRise(after) < worstRise(before)
-	if keep, err := l.ask("Keep it?", better); err != nil || !keep {
-		return l.takeBack(err, revert)
+	if keep, err := l.ask("Keep it?", better); err != nil {
+		return false, err
+	} else if !keep {
+		return false, errStopped
 	}
 	confirm := append([]string{"confirm", "--wan", l.wan}, l.where()...)
-	boot, err := l.ask("Apply it again at every boot?", true)
-	if err != nil {
-		return l.takeBack(err, revert)
+	if boot, err = l.ask("Apply it again at every boot?", true); err != nil {
+		return false, err
 	}
 	if boot {
 		confirm = append(confirm, "--persist")
 	}
-	if err := l.must(confirm...); err != nil {
-		return err
-	}
+	return boot, l.reach(changeKept, confirm...)
+}
+
+// tune finds the best rates if the user says so. No answer is no: there is nothing to
+// take back any more.
+func (l *leader) tune(boot bool) error {
 	if tune, err := l.ask("Find the best rates for this line? It takes two minutes more, and what is not better is not kept.", !l.yes); err == nil && tune {
 		args := append([]string{"tune", "--wan", l.wan}, l.where()...)
 		if l.server != "" {
@@ -165,17 +245,11 @@ func (l *leader) keepIfBetter() error {
 			args = append(args, "--persist")
 		}
 		if code, err := l.run(args...); err != nil || code != exitDone && code != exitNoBetter {
-			return errors.Join(err, &exitError{code, nil})
+			return l.outcome(code, err)
 		}
 	}
 	l.say("\nDone. `unbloat status` shows what it does, `unbloat revert` takes it back.")
 	return nil
-}
-
-// takeBack reverts the applied change, even after an interrupt.
-func (l *leader) takeBack(err error, revert []string) error {
-	l.ctx = context.WithoutCancel(l.ctx)
-	return errors.Join(err, l.must(revert...))
 }
 
 // worstRise returns the largest p95 increase of a test's loads, in ms.
@@ -273,83 +347,72 @@ func (l *leader) goOn(question string, usual bool) error {
 	return err
 }
 
-// ask returns the answer to a question. An empty line is the default answer.
+// ask returns the answer to a question; with --yes the usual one.
 func (l *leader) ask(question string, usual bool) (bool, error) {
-	choice := map[bool]string{true: "[Y/n]", false: "[y/N]"}[usual]
-	fmt.Fprintf(l.out, "%s %s ", question, choice)
-	if f, is := l.out.(*fitted); is {
-		if err := f.Flush(); err != nil {
-			return false, err
-		}
+	if l.ctx.Err() != nil {
+		return false, errInterrupted
 	}
+	in := l.in
 	if l.yes {
-		l.say("%s", map[bool]string{true: "yes", false: "no"}[usual])
-		return usual, nil
+		in = strings.NewReader("\n")
 	}
-	for {
-		line, err := l.in.ReadString('\n')
-		switch strings.ToLower(strings.TrimSpace(line)) {
-		case "y", "yes":
-			return true, nil
-		case "n", "no", "q", "quit":
-			return false, nil
-		case "":
-			if err == nil {
-				return usual, nil
-			}
-		}
-		if err != nil || l.ctx.Err() != nil {
-			l.say("")
-			return false, &exitError{exitFailed, errors.New("nobody answers; what was not kept is undone")}
-		}
-		fmt.Fprint(l.out, "Please answer y or n: ")
+	answer, err := ask(in, l.out, question, usual)
+	if l.yes {
+		l.say("%s", map[bool]string{true: "yes", false: "no"}[answer])
 	}
+	return answer, err
 }
 
 // run shows a command and runs it, and returns its exit code.
 func (l *leader) run(args ...string) (int, error) {
 	l.say("\n$ unbloat %s", strings.Join(args, " "))
-	cmd := l.command(args)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	err := cmd.Run()
-	var exit *exec.ExitError
-	switch {
-	case l.ctx.Err() != nil:
-		return exitFailed, &exitError{exitFailed, errors.New("interrupted; what was not kept is undone")}
-	case errors.As(err, &exit):
-		return exit.ExitCode(), nil
-	case err != nil:
-		return exitFailed, fmt.Errorf("run unbloat %s: %w", args[0], err)
-	}
-	return exitDone, nil
+	return l.start(os.Stdout, args)
 }
 
 // must runs a command. If it fails the guide ends with its exit code; the
 // command has printed why.
-func (l *leader) must(args ...string) error {
+func (l *leader) must(args ...string) error { return l.outcome(l.run(args...)) }
+
+// reach runs a command that brings the change of the router so far.
+func (l *leader) reach(to change, args ...string) error {
 	code, err := l.run(args...)
-	if err == nil && code != exitDone {
-		err = &exitError{code, nil}
+	if err == nil && code == exitDone {
+		l.change = to // also if a signal came meanwhile
+	}
+	return l.outcome(code, err)
+}
+
+// outcome is how a command ended that should have succeeded.
+func (l *leader) outcome(code int, err error) error {
+	switch {
+	case l.ctx.Err() != nil:
+		return errInterrupted
+	case err == nil && code != exitDone:
+		return &exitError{code, nil}
 	}
 	return err
 }
 
 // output runs a command and returns what it prints.
 func (l *leader) output(args ...string) ([]byte, error) {
-	cmd := l.command(args)
-	cmd.Stderr = os.Stderr
-	text, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("run unbloat %s: %w", args[0], err)
-	}
-	return text, nil
+	var text bytes.Buffer
+	code, err := l.start(&text, args)
+	return text.Bytes(), l.outcome(code, err)
 }
 
-// command returns a run of this program that ends cleanly by itself when we are
-// interrupted, since it gets the terminal's interrupt too.
-func (l *leader) command(args []string) *exec.Cmd {
+// start runs this program with arguments, and returns its exit code. When we are
+// interrupted it ends cleanly by itself, since it gets the terminal's interrupt too.
+func (l *leader) start(stdout io.Writer, args []string) (int, error) {
 	cmd := exec.CommandContext(l.ctx, l.exe, args...)
-	cmd.Stdin = os.Stdin
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, stdout, os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	return cmd
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.Exited():
+		return exit.ExitCode(), nil
+	case err != nil && !(l.ctx.Err() != nil && cmd.ProcessState != nil && cmd.ProcessState.Success()):
+		return exitFailed, fmt.Errorf("run unbloat %s: %w", args[0], err)
+	}
+	return exitDone, nil
 }

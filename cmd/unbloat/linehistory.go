@@ -87,7 +87,7 @@ func drawLine(out io.Writer, words *reason.Language, p live.Past) error {
 	if w > 0 {
 		o.Width = min(w, most)
 	}
-	_, err := fmt.Fprintln(out, live.DrawPast(words, p, o, w > 0))
+	_, err := fmt.Fprintln(raw(out), live.DrawPast(words, p, o, w > 0)) // with colours; the canvas lets no other sequence through
 	return err
 }
 

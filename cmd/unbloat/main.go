@@ -29,10 +29,15 @@ const (
 // exitError is an error that ends the program with its own exit code.
 type exitError struct {
 	code int
-	err  error
+	err  error // nil: what went wrong has been printed
 }
 
-func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
 func (e *exitError) Unwrap() error { return e.err }
 
 // version is set at build time.
@@ -49,16 +54,23 @@ func runWith(ctx context.Context, args []string) int {
 	_ = os.Setenv("PATH", withSbin(os.Getenv("PATH"))) // fails for no value that was in the environment
 	root := newRootCommand()
 	root.SetArgs(args)
-	out := &standardOutput{File: os.Stdout}
+	out, errs := newOutlet(os.Stdout), newOutlet(os.Stderr)
+	root.SetIn(&inlet{ctx: ctx, file: os.Stdin})
 	root.SetOut(out)
+	root.SetErr(errs)
 	err := misspelt(root, args)
 	if err == nil {
 		err = root.ExecuteContext(ctx)
 	}
+	_ = out.text.Flush() // an error is in out.err
 	if err == nil && out.err != nil {
 		err = fmt.Errorf("print the result: %w", out.err)
 	}
 	code := exitCode(err)
+	if text := errorText(err); text != "" {
+		fmt.Fprintln(errs, "unbloat:", strings.ReplaceAll(text, "\n", "\n  ")) // what follows is no line of ours
+	}
+	_ = errs.text.Flush()
 	if err != nil && !out.used && slices.Contains(args, "--json") {
 		_ = printJSON(out, failure{Schema: "unbloat.error/1", Code: failureCodes[code], Exit: code, Text: errorText(err)})
 	}
@@ -89,14 +101,22 @@ type failure struct {
 // failureCodes name the exit codes.
 var failureCodes = map[int]string{exitFailed: "failed", exitUsage: "usage", exitNoBetter: "no_better", exitInvalid: "invalid", exitPrecondition: "precondition"}
 
-// errorText returns what is printed to standard error.
+// errorText returns what is printed to standard error, all of what went wrong together;
+// "" if it has been printed.
 func errorText(err error) string {
-	var e *exitError
-	if errors.As(err, &e) {
-		if e.err == nil {
-			return ""
+	switch e := err.(type) {
+	case nil:
+		return ""
+	case *exitError:
+		return errorText(e.err)
+	case interface{ Unwrap() []error }:
+		if all := e.Unwrap(); errors.Join(all...).Error() == err.Error() { // joined, not wrapped
+			texts := make([]string, len(all))
+			for i, x := range all {
+				texts[i] = errorText(x)
+			}
+			return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "\n")
 		}
-		return e.err.Error()
 	}
 	return err.Error()
 }
@@ -143,34 +163,14 @@ func nameOf(c *cobra.Command) string {
 	return strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ")
 }
 
-// standardOutput remembers the first write error, such as a full disk, so that
-// printing code need not check each write.
-type standardOutput struct {
-	*os.File
-	err  error // the first
-	used bool  // something was written
-}
-
-func (o *standardOutput) Write(b []byte) (int, error) {
-	o.used = true
-	n, err := o.File.Write(b)
-	if o.err == nil {
-		o.err = err
-	}
-	return n, err
-}
-
-// exitCode prints err, if any, and returns its exit code. This is the only
-// place where errors become exit codes.
+// exitCode returns an error's exit code. This is the only place where errors become
+// exit codes.
 func exitCode(err error) int {
 	if err == nil {
 		return exitDone
 	}
-	if text := errorText(err); text != "" {
-		fmt.Fprintln(os.Stderr, "unbloat:", text)
-	}
 	var e *exitError
-	if errors.As(err, &e) {
+	if errors.As(err, &e) && !errors.Is(err, errInterrupted) {
 		return e.code
 	}
 	return exitFailed

@@ -220,8 +220,8 @@ func (f *proveFlags) base(ctx context.Context, stdin io.Reader, facts plan.Capab
 func (f *proveFlags) finish(c *cobra.Command, r *prove.Result, err error) error {
 	switch {
 	case err != nil && c.Context().Err() != nil:
-		return &exitError{exitFailed, fmt.Errorf("prove: interrupted; everything is as it was%s", undoTrouble(err))}
-	case errors.Is(err, prove.ErrInvalid):
+		return endedBySignal("prove", err)
+	case errors.Is(err, prove.ErrInvalid) && undone(err):
 		return &exitError{exitInvalid, fmt.Errorf("prove: %w; everything is as it was", err)}
 	case err != nil:
 		return changeError(fmt.Errorf("prove: %w", err))
@@ -244,13 +244,18 @@ func (f *proveFlags) finish(c *cobra.Command, r *prove.Result, err error) error 
 	return &exitError{exitNoBetter, fmt.Errorf("prove: %s", r.Outcome)}
 }
 
-// undoTrouble returns the error of an undo as text; "" if it succeeded.
-func undoTrouble(err error) string {
+// undone reports whether what a command tried out was undone when it ended with err.
+func undone(err error) bool {
 	var undo *apply.UndoError
-	if errors.As(err, &undo) {
-		return ", but " + undo.Error()
+	return !errors.As(err, &undo)
+}
+
+// endedBySignal is how a command ends that a signal ended.
+func endedBySignal(command string, err error) error {
+	if !undone(err) {
+		return &exitError{exitFailed, fmt.Errorf("%s: %w: %w", command, errInterrupted, err)}
 	}
-	return ""
+	return &exitError{exitFailed, fmt.Errorf("%s: %w; everything is as it was", command, errInterrupted)}
 }
 
 // printProof prints the proof for a terminal.

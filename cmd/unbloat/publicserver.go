@@ -3,21 +3,18 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
-	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/measure"
 	"unbloat/internal/protocol"
 	"unbloat/internal/protocol/public"
 	"unbloat/internal/reason"
+	"unbloat/internal/visible"
 	"unbloat/unit"
 )
 
@@ -60,9 +57,9 @@ func (s chosenServer) remarks() []reason.Reason {
 // operator describes who runs a server, and where.
 func operator(p *public.Server) string {
 	if p.Place == "" {
-		return printable(p.Operator)
+		return visible.Line(p.Operator, mostWords)
 	}
-	return printable(p.Operator + " (" + p.Place + ")")
+	return visible.Line(p.Operator+" ("+p.Place+")", mostWords)
 }
 
 // A use is what a command does with a public server.
@@ -106,7 +103,7 @@ func (f *serverFlags) each(u use, measure func(chosenServer) error) error {
 			u.say("%s cannot be used: %v", servers[i].URL, err)
 		}
 		if u.c.Context().Err() != nil {
-			return context.Cause(u.c.Context())
+			return fmt.Errorf("%s: %w; nothing was measured", u.command, errInterrupted)
 		}
 	}
 	return &exitError{exitPrecondition, fmt.Errorf("%s: no public test server can be used: %s; is this machine connected? A server of your own does too: run `unbloat serve` at the other end of the line, and name it with --%s",
@@ -138,13 +135,8 @@ func (u *use) announce(p *public.Server, named bool) bool {
 	if named {
 		return true
 	}
-	fmt.Fprint(u.c.ErrOrStderr(), "Is that all right? [y/N] ")
-	answer, err := bufio.NewReader(u.c.InOrStdin()).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return false
-	}
-	answer = strings.ToLower(strings.TrimSpace(answer))
-	return answer == "y" || answer == "yes"
+	yes, err := ask(u.c.InOrStdin(), u.c.ErrOrStderr(), "Is that all right?", false)
+	return err == nil && yes
 }
 
 func (u *use) say(format string, args ...any) {
@@ -155,8 +147,7 @@ func (u *use) say(format string, args ...any) {
 
 // terminal reports whether the user can be asked.
 func (u *use) terminal() bool {
-	in, ok := u.c.InOrStdin().(*os.File)
-	return ok && !u.quiet && term.IsTerminal(in.Fd())
+	return !u.quiet && isKeyboard(u.c.InOrStdin())
 }
 
 // unusable reports whether after this error another server should be tried.

@@ -69,7 +69,7 @@ func printHowTo(w io.Writer, own, web netip.AddrPort, addresses []netip.Addr, ke
 	page := "http://" + net.JoinHostPort(host.String(), strconv.Itoa(int(web.Port()))) + "/"
 	fmt.Fprintf(w, "or open %s in a browser.\n\n", page)
 	if code, err := qr.Encode(page, qr.L); err == nil {
-		fmt.Fprintln(w, halfBlocks(code))
+		fmt.Fprintln(raw(w), halfBlocks(code))
 	}
 	fmt.Fprintln(w, "Ctrl-C ends it.")
 }

@@ -195,7 +195,7 @@ func (f *sweepFlags) progress(w io.Writer, skip int) func(complete, of int) {
 		if done := complete - skip; done > 0 && complete < of {
 			left = fmt.Sprintf(", %s left", (now.Sub(began) / time.Duration(done) * time.Duration(of-complete)).Round(time.Second))
 		}
-		fmt.Fprintf(w, "\r%d of %d runs%s   ", complete, of, left)
+		fmt.Fprintf(raw(w), "\r%d of %d runs%s   ", complete, of, left)
 		if complete == of {
 			fmt.Fprintln(w)
 		}

@@ -241,7 +241,7 @@ func (f *routerFlags) watchStatus(ctx context.Context, r *router, wan string, mo
 		switch {
 		case f.json || f.quiet:
 		case isTerminal(w):
-			fmt.Fprint(w, "\x1b[H\x1b[J")
+			fmt.Fprint(raw(w), "\x1b[H\x1b[J")
 		case last != nil:
 			fmt.Fprintln(w)
 		}

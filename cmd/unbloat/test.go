@@ -355,7 +355,8 @@ func (p *progressLine) show(e measure.Event) {
 	}
 	switch now := p.before + p.elapsed; {
 	case p.terminal:
-		fmt.Fprintf(p.w, "\r\x1b[K%s", line)
+		fmt.Fprint(raw(p.w), "\r\x1b[K")
+		fmt.Fprint(p.w, line)
 	case now-p.last >= plainEvery:
 		p.last = now
 		fmt.Fprintln(p.w, "  "+line)
@@ -365,7 +366,7 @@ func (p *progressLine) show(e measure.Event) {
 // clear removes the line that rewrites itself.
 func (p *progressLine) clear() {
 	if p.w != nil && p.terminal {
-		fmt.Fprint(p.w, "\r\x1b[K")
+		fmt.Fprint(raw(p.w), "\r\x1b[K")
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"unbloat/internal/netio"
 	"unbloat/internal/protocol"
 	"unbloat/internal/reason"
+	"unbloat/internal/visible"
 )
 
 // serverFlags are the flags that name the test server and how to reach it.
@@ -52,7 +53,7 @@ func (f *serverFlags) check(ctx context.Context, command string) error {
 	if f.server == "" {
 		return usageError("%s: --%s is missing: run `unbloat serve` at the other end of the line, and name it here", command, f.flag)
 	}
-	server, err := nearest(ctx, os.Stderr, f.server)
+	server, err := nearest(ctx, visible.NewWriter(os.Stderr), f.server)
 	if err != nil {
 		return err
 	}

@@ -192,7 +192,7 @@ func (f *tuneFlags) tune(c *cobra.Command, show func(server string) tuneView) (*
 	})
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, at, errInterrupted()
+			return nil, at, endedBySignal("tune", err)
 		}
 		return nil, at, testError("tune", err)
 	}
@@ -250,20 +250,16 @@ func (f *tuneFlags) print(c *cobra.Command, r *tune.Result) (err error) {
 // tuneOutcome returns the error for a tuning's exit code.
 func tuneOutcome(ctx context.Context, r *tune.Result, err error) error {
 	switch {
-	case errors.Is(err, tune.ErrInvalid):
+	case errors.Is(err, tune.ErrInvalid) && undone(err):
 		return &exitError{exitInvalid, fmt.Errorf("tune: %w; nothing was kept", err)}
 	case err != nil && ctx.Err() != nil:
-		return errInterrupted()
+		return endedBySignal("tune", err)
 	case err != nil:
 		return changeError(fmt.Errorf("tune: %w", err))
 	case !r.Kept:
 		return &exitError{exitNoBetter, fmt.Errorf("tune: nothing was kept: %s", r.Reason)}
 	}
 	return nil
-}
-
-func errInterrupted() error {
-	return &exitError{exitFailed, errors.New("tune: interrupted; everything is as it was")}
 }
 
 // tunePage is the report of a tuning.

@@ -38,8 +38,8 @@ type drawn struct {
 // returns false if that is no terminal. An interrupt from the keyboard ends the
 // command's context, and ending is called.
 func (d *drawn) open(c *cobra.Command, draw func(time.Duration, live.Options) string, ending func(string)) bool {
-	out, ok := c.ErrOrStderr().(*os.File)
-	if !ok || !screen.Suitable(os.Stdin, out, os.Getenv) {
+	out, ok := c.ErrOrStderr().(*outlet)
+	if !ok || !screen.Suitable(os.Stdin, out.file, os.Getenv) {
 		return false
 	}
 	ctx, interrupt := context.WithCancel(c.Context())
@@ -51,7 +51,7 @@ func (d *drawn) open(c *cobra.Command, draw func(time.Duration, live.Options) st
 		ending("interrupted: putting everything back as it was")
 	})
 	d.screen = screen.Open(screen.Config{
-		In: os.Stdin, Out: out, Options: screen.OptionsOf(os.Getenv), Interrupt: interrupt,
+		In: os.Stdin, Out: out.file, Options: screen.OptionsOf(os.Getenv), Interrupt: interrupt,
 		Draw: func(now time.Duration, o live.Options) string {
 			d.mu.Lock()
 			defer d.mu.Unlock()

@@ -26,6 +26,7 @@ func newWatchdogCommand() *cobra.Command {
 				return err
 			}
 			defer r.Close()
+			r.engine.Log = c.ErrOrStderr()
 			return r.engine.Watch(context.WithoutCancel(c.Context()), args[0], os.Stdout)
 		},
 	}

@@ -368,7 +368,6 @@ func (t *Transaction) stillOurs() error {
 // giveUp undoes the transaction. It returns the cause, with the error of the undo if
 // there is one.
 func (t *Transaction) giveUp(ctx context.Context, cause error) error {
-	ctx = context.WithoutCancel(ctx) // an interrupt must not stop the undo
 	err := t.Revert(ctx)
 	t.Close()
 	if err != nil {

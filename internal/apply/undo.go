@@ -163,7 +163,7 @@ func (e *Engine) undo(ctx context.Context, j *Journal) (lost []string, err error
 	if err := writeJSON(e.journalPath(j.WAN), j); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, undoTime, fmt.Errorf("it did not end within %s", undoTime))
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), undoTime, fmt.Errorf("it did not end within %s", undoTime))
 	defer cancel()
 	_ = e.watchdog().Renew(ctx, j) // a watchdog that cannot be reached undoes by itself
 	if lost, err = e.bringBack(ctx, j, j.Before); err != nil {

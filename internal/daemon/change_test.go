@@ -103,6 +103,16 @@ func (x *town) pendingPlan() *plan.Plan {
 	return &j.Plan
 }
 
+// An entry of the log is one line, and nothing in it is obeyed by a terminal.
+func TestLogIsOneLine(t *testing.T) {
+	var log strings.Builder
+	d := &Daemon{o: Options{Log: &log}}
+	d.log("%s: %v", "eth0", errors.Join(errors.New("tc: \x1b[2J"), errors.New("wan1: all is well")))
+	if want := `eth0: tc: \u001b[2J; wan1: all is well` + "\n"; log.String() != want {
+		t.Errorf("%q, want %q", log.String(), want)
+	}
+}
+
 // What is asked of one WAN with the plan of another, or with a plan that names two, is
 // refused, and what keeps the WAN goes on.
 func TestPlanOfAnotherWAN(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	"unbloat/internal/daemon/config"
 	"unbloat/internal/daemon/keep"
 	"unbloat/internal/metrics"
+	"unbloat/internal/visible"
 )
 
 // Times between looks at a WAN of which nothing was heard.
@@ -517,7 +518,7 @@ func (d *Daemon) write(to io.Writer, format string, args ...any) {
 	d.logMu.Lock()
 	defer d.logMu.Unlock()
 	if to != nil {
-		fmt.Fprintf(to, format+"\n", args...)
+		fmt.Fprintln(to, strings.ReplaceAll(visible.Text(fmt.Sprintf(format, args...)), "\n", "; ")) // one line is one entry
 	}
 }
 

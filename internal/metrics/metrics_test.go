@@ -82,6 +82,15 @@ func TestWrite(t *testing.T) {
 	}
 }
 
+// A label's value is what a terminal shows of it, and nothing that it obeys.
+func TestHostileLabels(t *testing.T) {
+	var b bytes.Buffer
+	metrics.NewText(&b).Value("m", 1, "wan", "eth0\x1b[2J\u202e\"\n\xff")
+	if got, want := b.String(), `m{wan="eth0\\u001b[2J\\u202e\"\n`+"\uFFFD\"} 1\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestPage(t *testing.T) {
 	h := page.Handler(example)
 	w := httptest.NewRecorder()

@@ -6,6 +6,8 @@ import (
 	"io"
 	"math"
 	"strconv"
+
+	"unbloat/internal/visible"
 )
 
 // ContentType is that of the text format.
@@ -56,9 +58,10 @@ func (t *Text) Value(name string, value float64, labels ...string) {
 
 func (t *Text) flush() { _, _ = t.w.Write(t.buf) }
 
-// appendEscaped appends a label's value as the format wants it: backslash, quote
-// and the end of a line are escaped, all else stands for itself.
+// appendEscaped appends a label's value, made visible, as the format wants it: with
+// backslash, quote and the end of a line escaped.
 func appendEscaped(b []byte, s string) []byte {
+	s = visible.Text(s)
 	for i := range len(s) {
 		switch c := s[i]; c {
 		case '\\', '"':

@@ -10,6 +10,7 @@ import (
 	"unbloat/internal/reason"
 	"unbloat/internal/report/fonts"
 	"unbloat/internal/verdict"
+	"unbloat/internal/visible"
 )
 
 // page builds an HTML document. Text goes through text or el, which escape it.
@@ -19,7 +20,11 @@ type page struct{ b *bytes.Buffer }
 func (h page) raw(s string) { h.b.WriteString(s) }
 
 // text writes escaped text.
-func (h page) text(s string) { h.b.WriteString(html.EscapeString(s)) }
+func (h page) text(s string) { h.b.WriteString(markup(s)) }
+
+// markup returns text as an element of HTML or SVG has it: made visible, since XML
+// forbids control characters and a browser turns text around too, and escaped.
+func markup(s string) string { return html.EscapeString(visible.Text(s)) }
 
 // el writes one element: its opening tag without brackets, as in `td class="x"`,
 // and its text, escaped.

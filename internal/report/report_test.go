@@ -20,6 +20,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"unbloat/internal/plan"
+	"unbloat/internal/reason"
 	"unbloat/internal/result"
 	"unbloat/internal/verdict"
 )
@@ -136,6 +138,7 @@ func TestHostileStrings(t *testing.T) {
 	for _, p := range []Page{
 		{Title: evil, Before: b, After: bad, Notes: []string{evil}, Steps: []Step{{Name: evil, Outcome: evil, Test: bad}}},
 		{After: bad}, {After: b, Title: evil},
+		{After: bad, Plan: &plan.Plan{Platform: evil, WAN: evil, LAN: evil, AQM: evil, Reasons: []plan.Reason{{Field: evil, Value: reason.Written(evil), Why: reason.Written(evil)}}}},
 	} {
 		for _, f := range []Format{FormatHTML, FormatSVG, FormatCSV} {
 			s := render(t, f, p)

@@ -3,7 +3,6 @@ package report
 import (
 	"bytes"
 	"fmt"
-	"html"
 	"math"
 	"strconv"
 )
@@ -24,8 +23,8 @@ func (f *figure) writeSVG(b *bytes.Buffer, mode svgMode) error {
 	if mode == standalone {
 		fmt.Fprintf(b, ` width="%s" height="%s"`, num(f.w), num(f.h))
 	}
-	fmt.Fprintf(b, ` aria-label="%s">`, html.EscapeString(f.title))
-	fmt.Fprintf(b, "<title>%s</title><desc>%s</desc>", html.EscapeString(f.title), html.EscapeString(f.desc))
+	fmt.Fprintf(b, ` aria-label="%s">`, markup(f.title))
+	fmt.Fprintf(b, "<title>%s</title><desc>%s</desc>", markup(f.title), markup(f.desc))
 	if mode == standalone {
 		fmt.Fprintf(b, "<style>%s%s</style>", svgCSS(), inkCSS())
 		fmt.Fprintf(b, `<rect class="f%d" width="%s" height="%s"/>`, inkPaper, num(f.w), num(f.h))
@@ -55,7 +54,7 @@ func (m *mark) writeSVG(b *bytes.Buffer) {
 		}
 		class += [...]string{"", " m", " e"}[m.font.at]
 		fmt.Fprintf(b, `<text class="%s" x="%s" y="%s" font-size="%s">%s</text>`,
-			class, num(m.at.x), num(m.at.y), num(m.font.size), html.EscapeString(m.text))
+			class, num(m.at.x), num(m.at.y), num(m.font.size), markup(m.text))
 		return
 	}
 	b.WriteString(`<path class="`)

@@ -11,6 +11,7 @@ import (
 
 	"unbloat/internal/reason"
 	"unbloat/internal/verdict"
+	"unbloat/internal/visible"
 	"unbloat/unit"
 )
 
@@ -20,30 +21,10 @@ const maxText = 300
 // none stands where there is no figure.
 const none = "–"
 
-// clean makes a string of an input safe to print anywhere: no control
-// characters (a terminal would obey them, XML forbids them), none that reorder
-// text, and not endlessly long. Escaping for the format is the writer's.
-func clean(s string) string {
-	var b strings.Builder
-	n := 0
-	for _, r := range s {
-		if n == maxText {
-			b.WriteRune('…')
-			break
-		}
-		switch {
-		case r == '\n' || r == '\t' || r == '\r' || r == '\u2028' || r == '\u2029':
-			r = ' '
-		case r == utf8.RuneError || r == 0xFFFE || r == 0xFFFF:
-			r = '\uFFFD'
-		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
-			continue
-		}
-		b.WriteRune(r)
-		n++
-	}
-	return strings.TrimSpace(b.String())
-}
+// clean makes a string of an input safe to print anywhere: one line, nothing that a
+// terminal obeys, that XML forbids or that reorders text, and not endlessly long.
+// Escaping for the format is the writer's.
+func clean(s string) string { return visible.Line(s, maxText) }
 
 // A quantity is a figure as it is printed, and its unit, "" if it has none.
 type quantity struct{ figure, unit string }
