@@ -420,7 +420,7 @@ func sleeps() map[string]struct {
 		"internal/lab/public_test.go":                        {1, virtual},
 		"internal/lab/servers_test.go":                       {1, virtual},
 		"internal/path/walk/lab_servers_test.go":             {1, virtual},
-		"internal/path/walk/lab_test.go":                     {2, virtual},
+		"internal/path/walk/lab_test.go":                     {3, virtual},
 		"internal/platform/linux/lab_classes_linux_test.go":  {2, virtual},
 		"internal/platform/linux/lab_domains_linux_test.go":  {1, virtual},
 		"internal/platform/linux/lab_families_linux_test.go": {2, virtual},
