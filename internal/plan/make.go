@@ -92,10 +92,14 @@ func (p Plan) WithInterfaces(named func(string) string) Plan {
 		}
 		return all
 	}
+	ifb := IFBName(p.WAN)
 	rename(&p.WAN, &p.LAN)
 	for _, at := range []**Shaper{&p.Down, &p.Up} {
 		if *at != nil {
 			s := **at
+			if s.Device == ifb {
+				s.Device = IFBName(p.WAN)
+			}
 			rename(&s.Device, &s.IngressOf)
 			*at = &s
 		}

@@ -41,18 +41,28 @@ func ShapersOf(ctx context.Context, r platform.Runner, owners map[string]Owner) 
 		return nil, err
 	}
 	shapers := []Shaped{}
+	unread := map[string]error{}
 	for _, l := range links {
 		s, err := shaperOf(ctx, r, l.Name, owners[l.Name])
 		var failed *platform.CommandError
 		switch {
 		case errors.As(err, &failed) && ctx.Err() == nil && !errors.Is(err, platform.ErrUnreachable):
-			if platform.Has(ctx, r, "/sys/class/net/"+l.Name) { // else it has gone meanwhile
-				shapers = append(shapers, Shaped{Device: l.Name, Says: fmt.Sprintf("what shapes %s is not known (%v)", l.Name, err), Counters: []tc.Counters{}})
-			}
+			unread[l.Name] = err
 		case err != nil:
 			return nil, err
 		case s != nil:
 			shapers = append(shapers, *s)
+		}
+	}
+	if len(unread) == 0 {
+		return shapers, nil
+	}
+	if links, err = readLinks(ctx, r); err != nil {
+		return nil, err
+	}
+	for _, l := range links { // but for those that have gone meanwhile
+		if err := unread[l.Name]; err != nil {
+			shapers = append(shapers, Shaped{Device: l.Name, Says: fmt.Sprintf("what shapes %s is not known (%v)", l.Name, err), Counters: []tc.Counters{}})
 		}
 	}
 	return shapers, nil
