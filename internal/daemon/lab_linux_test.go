@@ -574,7 +574,7 @@ func TestFullDiskInLab(t *testing.T) {
 		return
 	}
 	dir := t.TempDir()
-	sh(t, "mount -t tmpfs -o size=512k none "+dir)
+	sh(t, "mount -t tmpfs -o size=512k,mode=700 none "+dir)
 	t.Cleanup(func() { sh(t, "umount -l "+dir) })
 	h := newHouseIn(t, dir, oneWAN)
 	want := shaped(ours()...)

@@ -14,7 +14,8 @@ import (
 
 // What is promised is held over draws, each a seed of its own: one in `make test`, five
 // at night. The rule is one for all promises: the median of the draws is within the
-// promise, and the worst within the promise and slack.
+// promise, and the worst within the promise and slack. One draw is any of them, so it
+// is held to what the worst is.
 const (
 	drawsByDay   = 1
 	drawsByNight = 5
@@ -76,13 +77,12 @@ func (d *drawn) judge(t *testing.T) {
 	t.Helper()
 	for _, what := range d.order {
 		f := d.figures[what]
-		middle, worst := f.judged()
-		word, bound := "at most", f.promise*(1+slack)
+		word := "at most"
 		if f.least {
-			word, bound = "at least", f.promise*(1-slack)
+			word = "at least"
 		}
-		text := fmt.Sprintf("%s: %.6g, worst of %d %.6g (%s %.6g, the worst %.6g)", what, middle, len(f.values), worst, word, f.promise, bound)
-		if f.within(middle, f.promise) && f.within(worst, bound) {
+		text := fmt.Sprintf("%s: %.6g (%s %.6g, the worst %.6g)", what, f.values, word, f.promise, f.bound())
+		if f.holds() {
 			t.Log(text)
 		} else {
 			t.Error(text)
@@ -90,14 +90,23 @@ func (d *drawn) judge(t *testing.T) {
 	}
 }
 
-// judged returns the median and the worst. Of an even number the median is the worse of
-// the two in the middle.
-func (f *figure) judged() (middle, worst float64) {
+// holds judges the draws. Of an even number the median is the worse of the two in the
+// middle.
+func (f *figure) holds() bool {
 	v := slices.Sorted(slices.Values(f.values))
+	middle, worst := v[len(v)/2], v[len(v)-1]
 	if f.least {
-		return v[(len(v)-1)/2], v[0]
+		middle, worst = v[(len(v)-1)/2], v[0]
 	}
-	return v[len(v)/2], v[len(v)-1]
+	return f.within(worst, f.bound()) && (len(v) == 1 || f.within(middle, f.promise))
+}
+
+// bound is what the worst is held to.
+func (f *figure) bound() float64 {
+	if f.least {
+		return f.promise * (1 - slack)
+	}
+	return f.promise * (1 + slack)
 }
 
 func (f *figure) within(got, bound float64) bool {
@@ -123,17 +132,17 @@ func within(t testing.TB, what string, got, least, most float64) {
 	}
 }
 
-// The rule itself: a median beyond the promise fails, and so does one draw beyond the slack.
+// The rule itself: a median beyond the promise fails, and so does a draw beyond the slack.
 func TestDraws(t *testing.T) {
 	for _, c := range []struct {
 		values []float64
 		least  bool
 		good   bool
 	}{
-		{[]float64{10}, false, true},
-		{[]float64{10.1}, false, false},
-		{[]float64{10}, true, true},
-		{[]float64{9.9}, true, false},
+		{[]float64{10.9}, false, true},
+		{[]float64{11.1}, false, false},
+		{[]float64{9.1}, true, true},
+		{[]float64{8.9}, true, false},
 		{[]float64{8, 9, 10, 10.9, 10.9}, false, true},
 		{[]float64{8, 9, 10.1, 10.1, 10.1}, false, false},
 		{[]float64{8, 9, 9, 9, 11.1}, false, false},
@@ -142,30 +151,35 @@ func TestDraws(t *testing.T) {
 		{[]float64{9, 11}, true, false},
 	} {
 		f := &figure{promise: 10, least: c.least, values: c.values}
-		middle, worst := f.judged()
-		bound := 11.0
-		if c.least {
-			bound = 9
-		}
-		if good := f.within(middle, 10) && f.within(worst, bound); good != c.good {
+		if good := f.holds(); good != c.good {
 			t.Errorf("%v, least %v: %v", c.values, c.least, good)
 		}
 	}
 }
 
-// shortest is how long a phase with loads is at most in the short form: long enough for
-// slow start to be over for a while, since the figures leave out the phase's first seconds.
-const shortest = 15 * time.Second
+// Phases with loads are at most so long in the short form: long enough for slow start to be over
+// for a while, since the figures leave out the phase's first seconds. A hundred
+// connections, a swarm and a video call's picture take longer to find their rates.
+const (
+	shortest = 15 * time.Second
+	settling = 25 * time.Second
+)
 
-// byDay makes a scenario's short form: phases of at most `shortest`, and in place of a
+// byDay makes a scenario's short form: phases that are short, and in place of a
 // tuning the rates that one finds, 98 % of what the line carries down and 99 % up. At night, and for
 // tests of the tuning itself, the scenario stays as it is.
 func byDay(s *scenario.Scenario) {
 	if long() {
 		return
 	}
-	if s.Test.Seconds > shortest {
-		s.Test.Seconds = shortest
+	most := shortest
+	if slices.ContainsFunc(s.Loads, func(l scenario.Load) bool {
+		return l.Flows >= 100 || l.Kind == scenario.Torrent || l.Kind == scenario.WebRTC
+	}) {
+		most = settling
+	}
+	if s.Test.Seconds > most {
+		s.Test.Seconds = most
 		for i := range s.Loads { // a mailbox that is fetched in that time
 			s.Loads[i].Messages /= 4
 		}
