@@ -85,7 +85,11 @@ lint:
 	$(STATICCHECK) ./...
 
 .PHONY: test-long
-test-long: setup-test build kernel binaries release ansible race vuln laws bpf following wide chromium-call page prove-100 soak fuzz ## for the night: every binary linked, packages of whole programs, the BPF program on four kernels, every flow on the router's page, data races, known holes, all random cases, a hundred proofs, a hundred runs, a call in a browser, every fuzz target
+test-long: setup-test build kernel promises cross-all binaries release ansible race vuln laws bpf following wide chromium-call page prove-100 soak fuzz ## for the night: every promise over five seeds, every binary linked, packages of whole programs, the BPF program on four kernels, every flow on the router's page, data races, known holes, all random cases, a hundred proofs, a hundred runs, a call in a browser, every fuzz target
+
+.PHONY: promises
+promises: kernel ## every promise of the lab over five seeds, on whole lines, beside others' shapers (hours)
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 600m -skip 'Alone$$|^TestFollow.*InLab$$|^TestBPFBesideNFT$$|^Test(WeakRouter|CakeMQInLab)$$' ./internal/lab
 
 .PHONY: laws
 laws: kernel ## the contract of every platform's driver, with all of its random cases; the long forms of the tests on the router
@@ -137,6 +141,10 @@ vuln: ## known holes in what we import; VULNDB=file:///DIR where the network has
 .PHONY: cross
 cross: ## every package compiled for other systems; nothing is linked. CROSSED='SYSTEM/PROCESSOR …' for others
 	@for t in $(CROSSED); do echo "cross: $$t"; GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) list -export -f '{{""}}' ./... || exit 1; done
+
+.PHONY: cross-all
+cross-all:
+	@$(MAKE) --no-print-directory cross CROSSED='$(TARGETS)'
 
 .PHONY: binaries
 binaries: ## the binary for every system it is made for, in bin/SYSTEM-PROCESSOR
