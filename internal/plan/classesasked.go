@@ -42,6 +42,8 @@ func (m *maker) explicitAlone(c *Classes) {
 			why = say(reason.RuleNoMAC)
 		case (r.From > 0 || r.Below > 0) && !m.hashes():
 			why = say(reason.RuleNoBytes)
+		case m.plan.Control && r.Protocol == "icmp":
+			why = say(reason.ControlFirst)
 		case len(r.DSCP) > 0 && !lim.DSCP.IsZero():
 			why = lim.DSCP
 		case !lim.IPv6.IsZero() && slices.ContainsFunc(slices.Concat(r.Home, r.Far), func(a string) bool { return strings.Contains(a, ":") }):
@@ -106,6 +108,9 @@ func (m *maker) explainExplicit(c *Classes) {
 		Interactive: reason.ClassByRule,
 		Normal:      reason.EverythingElse,
 		Bulk:        reason.ClassByRule,
+	}
+	if m.plan.Control {
+		what[Voice] = reason.NamesAndRule
 	}
 	switch {
 	case m.lang.Rules.SecondQueue:

@@ -92,6 +92,7 @@ func (m *maker) make(down, up unit.Rate) (Plan, error) {
 	if !m.lang.Rates.IsZero() {
 		m.because("rates", m.lang.Rates, m.lang.RatesWhy)
 	}
+	m.control()
 	if up != 0 {
 		m.plan.Up = m.shaper(DirectionUp, up)
 	}

@@ -52,6 +52,7 @@ type Language struct {
 	NoOverhead     reason.Reason // why overhead cannot be set
 	Rates          reason.Reason // which rates can be set; zero: any
 	RatesWhy       reason.Reason // why no other rates
+	Control        reason.Reason // why control traffic must pass before the rules of the shaper, and how; zero: the shaper doesn't hold it up
 	NotAlone       reason.Reason // why the download cannot be shaped without the upload
 	Engine         *Engine       // the platform's own shaper, which we can use instead of ours; nil: none
 	Rules          RuleLimits

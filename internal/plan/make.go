@@ -146,6 +146,7 @@ func (p Plan) remake(down, up unit.Rate) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
+	m.older = !p.Control
 	return m.make(down, up)
 }
 
@@ -184,6 +185,7 @@ type maker struct {
 	sideWhy     reason.Reason
 	framing     framing
 	plan        Plan
+	older       bool // the plan is of a time when control traffic was shaped too
 
 	division division
 	patient  map[Direction][]Reason // why the queues of its classes are longer than a single queue; given with the classes

@@ -54,10 +54,13 @@ type Plan struct {
 	Offloads []Offload     `json:"offloads,omitempty"`
 	// FlowTable names the devices between which established connections take the short
 	// way through the kernel; nil: none.
-	FlowTable []string        `json:"flow_table,omitempty"`
-	Reasons   []Reason        `json:"reasons"`
-	Warnings  []reason.Reason `json:"-"`               // what the platform cannot do, or what looks wrong
-	Basis     *Basis          `json:"basis,omitempty"` // what it was made from, which WithRates needs
+	FlowTable []string `json:"flow_table,omitempty"`
+	// Control says that ICMP, ICMPv6 and DHCP (IPv6's neighbour discovery and router
+	// advertisements among them) pass before the rules of the shaper.
+	Control  bool            `json:"control,omitempty"`
+	Reasons  []Reason        `json:"reasons"`
+	Warnings []reason.Reason `json:"-"`               // what the platform cannot do, or what looks wrong
+	Basis    *Basis          `json:"basis,omitempty"` // what it was made from, which WithRates needs
 }
 
 // A Basis is what a plan was made from.

@@ -64,6 +64,9 @@ func (p Plan) Validate(lang *Language) error {
 	for _, d := range p.FlowTable {
 		errs = append(errs, checkDevice("flow_table", d, lang))
 	}
+	if p.Control && lang.Control.IsZero() {
+		errs = append(errs, fieldError("control", "%s has no rules before its shaper's", lang.Platform))
+	}
 	switch {
 	case len(p.FlowTable) == 0:
 	case !lang.FlowTable:
