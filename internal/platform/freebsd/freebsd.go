@@ -211,6 +211,9 @@ func (b *Backend) checkOrder(ctx context.Context, wan string) error {
 		if len(w) < 2 || err != nil || n >= dummynet.FirstRule || !slices.Contains([]string{"allow", "accept", "pass", "permit", "check-state", "fwd"}, w[1]) {
 			continue
 		}
+		if len(w) > 2 && (w[2] == "icmp" || w[2] == "ipv6-icmp") {
+			continue // it passes by our rules too, or should
+		}
 		elsewhere := false
 		for i, word := range w[:len(w)-1] {
 			elsewhere = elsewhere || slices.Contains([]string{"via", "recv", "xmit"}, word) && w[i+1] != wan && w[i+1] != "any"
