@@ -33,9 +33,11 @@ type ipfwQueue struct {
 	ecn                          bool
 }
 
-// An ipfwRule sends packets to a queue.
+// An ipfwRule sends packets to a queue, or past all queues through a pipe. A pipe
+// without queues is not simulated: its packets take the first queue, that of voice.
 type ipfwRule struct {
-	number, queue    int    // queue 0: the one that the table says
+	number, queue    int    // queue 0: the one that the table says, or a pipe
+	pipe             bool   // which takes packets of both directions
 	proto            string // ip: any
 	fromPort, toPort []classify.PortRange
 	out              bool // of packets that leave by the WAN; otherwise that enter it
@@ -190,17 +192,18 @@ func (k *ipfwKernel) tableCommand(name, verb string, w []string) (output string,
 	return "", nil
 }
 
-// readIPFWRule reads `NUMBER queue N PROTO from any [PORTS] to any …`.
+// readIPFWRule reads `NUMBER queue|pipe N PROTO from any [PORTS] to any …`.
 func readIPFWRule(w []string) (r ipfwRule, ok bool) {
-	if len(w) < 8 || w[1] != "queue" {
+	if len(w) < 8 || w[1] != "queue" && w[1] != "pipe" {
 		return r, false
 	}
+	r.pipe = w[1] == "pipe"
 	var err error
 	r.text = strings.Join(w, " ")
 	if r.number, err = strconv.Atoi(w[0]); err != nil {
 		return r, false
 	}
-	if w[2] != "tablearg" {
+	if w[2] != "tablearg" && !r.pipe {
 		if r.queue, err = strconv.Atoi(w[2]); err != nil || r.queue == 0 {
 			return r, false
 		}
@@ -276,7 +279,7 @@ func readIPFWRule(w []string) (r ipfwRule, ok bool) {
 			return r, false
 		}
 	}
-	return r, way && (r.queue != 0) == (r.table == "")
+	return r, way != r.pipe && (r.queue != 0 || r.pipe) == (r.table == "")
 }
 
 // queueOf returns the queue that a packet goes to: that of the first rule that fits;
@@ -287,7 +290,7 @@ func (k *ipfwKernel) queueOf(p ipfwPacket) int {
 	}
 	for i := range k.rules {
 		r := &k.rules[i]
-		if r.out != p.out || r.proto != "ip" && classify.Number(r.proto) != p.protocol || r.ack && p.protocol != classify.TCP ||
+		if r.out != p.out && !r.pipe || r.proto != "ip" && classify.Number(r.proto) != p.protocol || r.ack && p.protocol != classify.TCP ||
 			!within(r.lengths, uint16(p.length)) || !within(r.fromPort, p.from.Port()) || !within(r.toPort, p.to.Port()) {
 			continue
 		}

@@ -94,9 +94,9 @@ func (m match) ipfw(d plan.Direction, wan string) string {
 
 // matches returns the matches that decide a packet's class; the first wins: the
 // plan's rules, then DNS, ping and acknowledgements.
-func matches(rules []plan.Rule, d plan.Direction) []match {
+func matches(p plan.Plan, d plan.Direction) []match {
 	var out []match
-	for _, r := range rules {
+	for _, r := range p.Classes.Rules {
 		if r.Direction == "" || r.Direction == d {
 			out = append(out, alternatives(r)...)
 		}
@@ -104,10 +104,18 @@ func matches(rules []plan.Rule, d plan.Direction) []match {
 	for _, proto := range []string{"udp", "tcp"} {
 		out = append(out, match{class: plan.Voice, proto: proto, home: "any", far: "any", farEnd: "53"})
 	}
+	return append(append(out, pings(p)...), match{class: plan.Interactive, proto: "tcp", home: "any", far: "any", options: "tcpflags ack iplen 0-80"})
+}
+
+// pings returns what matches ping, unless that has passed as control traffic.
+func pings(p plan.Plan) (out []match) {
+	if p.Control {
+		return nil
+	}
 	for _, proto := range []string{"icmp", "ipv6-icmp"} {
 		out = append(out, match{class: plan.Voice, proto: proto, home: "any", far: "any"})
 	}
-	return append(out, match{class: plan.Interactive, proto: "tcp", home: "any", far: "any", options: "tcpflags ack iplen 0-80"})
+	return out
 }
 
 // alternatives returns a rule's matches: one per protocol, IP version and end
@@ -204,7 +212,7 @@ func (c *Config) addClassRules(p plan.Plan, d plan.Direction, number int) {
 	add := func(class plan.Class, text string) {
 		c.Rules = append(c.Rules, Rule{Number: FirstRule + len(c.Rules), Action: "queue", Target: classQueue(number, class), Match: text})
 	}
-	for _, m := range matches(p.Classes.Rules, d) {
+	for _, m := range matches(p, d) {
 		add(m.class, m.ipfw(d, p.WAN))
 	}
 	if p.ByBehaviour() {

@@ -118,6 +118,9 @@ func Render(p plan.Plan) (c Config, notes []string, err error) {
 			notes = append(notes, fmt.Sprintf("%s: dummynet counts IP packets alone; an overhead of %d bytes cannot be told", d.name, d.s.Overhead))
 		}
 	}
+	if err := c.addControl(p); err != nil {
+		return Config{}, nil, fmt.Errorf("render %s: %w", controlName, err)
+	}
 	if p.Up != nil && p.Up.AQM == plan.FQCoDel && asArticle(p) {
 		c.addHighPriority(p.WAN)
 	}

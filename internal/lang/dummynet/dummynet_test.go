@@ -73,6 +73,7 @@ func TestClasses(t *testing.T) {
 	}
 	want := `dnctl pipe 1 config bw 5Mbit/s
 dnctl pipe 2 config bw 30Mbit/s
+dnctl pipe 3 config bw 4Gbit/s
 dnctl sched 1 config pipe 1 type wf2q+
 dnctl sched 2 config pipe 2 type wf2q+
 dnctl queue 11 config sched 1 weight 40 queue 100 codel target 5ms interval 100ms ecn
@@ -83,22 +84,22 @@ dnctl queue 21 config sched 2 weight 30 queue 100 codel target 5ms interval 100m
 dnctl queue 22 config sched 2 weight 30 queue 100 codel target 5ms interval 100ms ecn
 dnctl queue 23 config sched 2 weight 25 queue 100 codel target 5ms interval 100ms ecn
 dnctl queue 24 config sched 2 weight 10 queue 100 codel target 5ms interval 100ms ecn
-ipfw add 59001 queue 11 udp from any to any dst-port 19302-19309 out xmit igb0
-ipfw add 59002 queue 12 tcp from any 22 to any out xmit igb0
-ipfw add 59003 queue 12 tcp from any to any dst-port 22 out xmit igb0
-ipfw add 59004 queue 11 udp from any to any dst-port 53 out xmit igb0
-ipfw add 59005 queue 11 tcp from any to any dst-port 53 out xmit igb0
-ipfw add 59006 queue 11 icmp from any to any out xmit igb0
-ipfw add 59007 queue 11 ipv6-icmp from any to any out xmit igb0
-ipfw add 59008 queue 12 tcp from any to any tcpflags ack iplen 0-80 out xmit igb0
-ipfw add 59009 queue 13 ip from any to any out xmit igb0
-ipfw add 59010 queue 21 udp from any 19302-19309 to any in recv igb0
-ipfw add 59011 queue 24 ip from 198.51.100.0/24,203.0.113.9 to any dscp cs1,af11,ef in recv igb0
-ipfw add 59012 queue 24 ip from 2001:db8::/32 to any dscp cs1,af11,ef in recv igb0
-ipfw add 59013 queue 21 udp from any 53 to any in recv igb0
-ipfw add 59014 queue 21 tcp from any 53 to any in recv igb0
-ipfw add 59015 queue 21 icmp from any to any in recv igb0
-ipfw add 59016 queue 21 ipv6-icmp from any to any in recv igb0
+ipfw add 59001 pipe 3 icmp from any to any via igb0
+ipfw add 59002 pipe 3 ipv6-icmp from any to any via igb0
+ipfw add 59003 pipe 3 udp from any to any dst-port 67-68 via igb0
+ipfw add 59004 pipe 3 udp from any to any dst-port 546-547 via igb0
+ipfw add 59005 queue 11 udp from any to any dst-port 19302-19309 out xmit igb0
+ipfw add 59006 queue 12 tcp from any 22 to any out xmit igb0
+ipfw add 59007 queue 12 tcp from any to any dst-port 22 out xmit igb0
+ipfw add 59008 queue 11 udp from any to any dst-port 53 out xmit igb0
+ipfw add 59009 queue 11 tcp from any to any dst-port 53 out xmit igb0
+ipfw add 59010 queue 12 tcp from any to any tcpflags ack iplen 0-80 out xmit igb0
+ipfw add 59011 queue 13 ip from any to any out xmit igb0
+ipfw add 59012 queue 21 udp from any 19302-19309 to any in recv igb0
+ipfw add 59013 queue 24 ip from 198.51.100.0/24,203.0.113.9 to any dscp cs1,af11,ef in recv igb0
+ipfw add 59014 queue 24 ip from 2001:db8::/32 to any dscp cs1,af11,ef in recv igb0
+ipfw add 59015 queue 21 udp from any 53 to any in recv igb0
+ipfw add 59016 queue 21 tcp from any 53 to any in recv igb0
 ipfw add 59017 queue 22 tcp from any to any tcpflags ack iplen 0-80 in recv igb0
 ipfw add 59018 queue 23 ip from any to any in recv igb0
 `
@@ -120,7 +121,7 @@ ipfw add 59018 queue 23 ip from any to any in recv igb0
 		rules.WriteString(r.Shown() + "\n")
 	}
 	shown := c.ShownLines()
-	if d := cmp.Diff(shown[2:], ParseShown("", "", queues.String(), rules.String(), "")); d != "" {
+	if d := cmp.Diff(shown[3:], ParseShown("", "", queues.String(), rules.String(), "")); d != "" {
 		t.Errorf("shown and read:\n%s", d)
 	}
 }
@@ -199,7 +200,7 @@ func TestLimiters(t *testing.T) {
 			t.Fatalf("%s%v %v", ls.RulesLimiter(1), err, traps)
 		}
 		for _, pipe := range c.Pipes {
-			if want := map[int]unit.Rate{1: p.UpBps, 2: p.DownBps}[pipe.Number]; pipe.Bandwidth != want {
+			if want := map[int]unit.Rate{1: p.UpBps, 2: p.DownBps, 3: 4 * unit.GbitPerSecond}[pipe.Number]; pipe.Bandwidth != want {
 				t.Fatalf("pipe %d: %s, want %s", pipe.Number, pipe.Bandwidth, want)
 			}
 		}

@@ -21,6 +21,7 @@ func Language(platform string) *plan.Language {
 		NoOverhead:     reason.Of(reason.DummynetNoOverhead),
 		Rates:          reason.Of(reason.DummynetRates),
 		RatesWhy:       reason.Of(reason.DummynetRatesWhy),
+		Control:        reason.Of(reason.DummynetControl),
 		Weights:        true,
 		ClassesAsked:   plan.FQCoDel,
 		ClassesUnasked: reason.Of(reason.DummynetClassesUnasked),

@@ -69,7 +69,7 @@ type RuleItem struct {
 	DSCP        string `json:"dscp,omitempty"`  // names, joined by commas
 	IPLen       string `json:"iplen,omitempty"` // the longest IP packet
 	Direction   string `json:"direction"`
-	Target      string `json:"target"` // the queue's uuid
+	Target      string `json:"target"` // the uuid of the queue, or of the pipe
 	Description string `json:"description"`
 }
 
@@ -107,11 +107,11 @@ func ItemNames(kind string) []string {
 	queues, rules := classItems()
 	switch kind {
 	case "pipe":
-		return []string{"up", "down"}
+		return []string{"up", "down", controlName}
 	case "queue":
 		return append([]string{"up", "down", "up, high priority"}, queues...)
 	default:
-		return append([]string{"up", "down", "DNS from the router", "ACKs up"}, rules...)
+		return slices.Concat([]string{"up", "down", "DNS from the router", "ACKs up"}, rules, controlRules())
 	}
 }
 
@@ -156,6 +156,9 @@ func RenderItems(p plan.Plan) (it Items, notes []string, err error) {
 		it.Pipes = append(it.Pipes, pipe)
 		it.addQueue(d.name, pipe.UUID, "1")
 		notes = append(notes, more...)
+	}
+	if err := it.addControl(p); err != nil {
+		return Items{}, nil, fmt.Errorf("render %s: %w", controlName, err)
 	}
 	if asArticle(p) && p.Up != nil {
 		it.addQueue("up, high priority", UUID("pipe up"), "10")

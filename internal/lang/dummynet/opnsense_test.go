@@ -117,8 +117,9 @@ func TestClassItems(t *testing.T) {
 	want := []string{"up voice 30 codel 1 5 100", "up interactive 30 codel 1 5 100", "up normal 25 codel 1 5 100", "up bulk 10 codel 1 5 100",
 		"10 udp any any any 5060-5061 out voice", "11 udp any any any 10000-20000 out voice",
 		"12 ip any any 198.51.100.0/24,203.0.113.9 any out bulk cs1,ef", "13 ip any any 2001:db8::/32 any out bulk cs1,ef",
-		"14 udp any any any 53 out voice", "15 tcp any any any 53 out voice", "16 icmp any any any any out voice", "17 ipv6-icmp any any any any out voice",
-		"18 tcp_ack any any any any out interactive", "1000 ip any any any any out normal"}
+		"14 udp any any any 53 out voice", "15 tcp any any any 53 out voice",
+		"16 tcp_ack any any any any out interactive", "1000 ip any any any any out normal",
+		"1 icmp any any any any", "1 ipv6-icmp any any any any", "1 udp any any any 67-68", "1 udp any any any 546-547"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
@@ -178,6 +179,9 @@ func TestItemsHoldThePlan(t *testing.T) {
 			}
 		}
 		dnctl := save(t, it).Files()["/usr/local/etc/dnctl.conf"]
+		if p.Control {
+			want = append(want, plan.Shaper{Device: "wan", Rate: 4 * unit.GbitPerSecond, AQM: plan.FIFO, LinkLayer: plan.Ethernet})
+		}
 		for i, pipe := range it.Pipes {
 			if line := "pipe " + pipe.Number + " config bw " + pipe.Bandwidth + pipe.BandwidthMetric + "/s "; !strings.Contains(dnctl, line) {
 				t.Fatalf("there is no %q in\n%s", line, dnctl)

@@ -64,7 +64,7 @@ func (it *Items) addClasses(p plan.Plan, d plan.Direction, s plan.Shaper, shares
 		}
 	}
 	n := 0
-	for _, m := range matches(p.Classes.Rules, d) { // the first match wins here too
+	for _, m := range matches(p, d) { // the first match wins here too
 		for _, r := range m.items(d) {
 			if n == ClassRules {
 				return fmt.Errorf("the classes' rules take more than %d of OPNsense's, which have one port or range each; join or leave out some", ClassRules)

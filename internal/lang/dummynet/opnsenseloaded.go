@@ -32,9 +32,12 @@ func (it Items) Loaded(device string) string {
 		}
 		b.WriteString("\n")
 	}
-	numbers := map[string]string{}
+	targets := map[string]string{}
+	for uuid, number := range pipes {
+		targets[uuid] = "pipe " + number
+	}
 	for _, x := range it.Queues {
-		numbers[x.UUID] = x.Number
+		targets[x.UUID] = "queue " + x.Number
 		fmt.Fprintf(&b, "dnctl queue %s config pipe %s weight %s", x.Number, pipes[x.Pipe], x.Weight)
 		if x.CoDelEnable == "1" {
 			fmt.Fprintf(&b, " codel %s", loadedCoDel(x.CoDelTarget, x.CoDelInterval, x.CoDelECN))
@@ -49,7 +52,7 @@ func (it Items) Loaded(device string) string {
 	})
 	for i, x := range rules {
 		proto, ack, _ := strings.Cut(x.Proto, "_")
-		fmt.Fprintf(&b, "ipfw add %d queue %s %s from %s to %s src-port %s dst-port %s %s", loadedFirst+i, numbers[x.Target], proto, x.Source, x.Destination, x.SourcePort, x.DestPort, x.Direction)
+		fmt.Fprintf(&b, "ipfw add %d %s %s from %s to %s src-port %s dst-port %s %s", loadedFirst+i, targets[x.Target], proto, x.Source, x.Destination, x.SourcePort, x.DestPort, x.Direction)
 		if ack != "" {
 			b.WriteString(" tcpflags ack")
 		}

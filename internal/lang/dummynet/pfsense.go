@@ -63,8 +63,14 @@ type LimiterQueue struct {
 	ECN      string `xml:"ecn,omitempty"`                  // on
 }
 
+// LimiterNumbers is how many limiters we have at most: up, down, and control traffic.
+const LimiterNumbers = 3
+
+// limiterPrefix is how our limiters' names begin.
+const limiterPrefix = "unbloat_"
+
 // RenderLimiters makes pfSense's limiters of a plan, with the numbers first
-// (up) and first + 1 (down). The download alone is an error: a rule accepts a
+// (up), first + 1 (down) and first + 2 (control traffic). The download alone is an error: a rule accepts a
 // queue for the return path only together with one for the forward path.
 func RenderLimiters(p plan.Plan, first int) (ls Limiters, notes []string, err error) {
 	if p.Up == nil {
@@ -91,6 +97,7 @@ func RenderLimiters(p plan.Plan, first int) (ls Limiters, notes []string, err er
 			notes = append(notes, d.name+": pfSense takes whole milliseconds; target and interval are rounded up")
 		}
 	}
+	ls.addControl(p, first+LimiterNumbers-1)
 	return ls, notes, nil
 }
 
@@ -100,10 +107,10 @@ func limiter(name string, number int, s plan.Shaper) Limiter {
 		value, scale = value*1000, "Mbit"
 	}
 	l := Limiter{
-		Name: "unbloat_" + name, Number: number, Enabled: "on",
+		Name: limiterPrefix + name, Number: number, Enabled: "on",
 		Bandwidth: []LimiterRate{{Value: strconv.FormatInt(value, 10), Scale: strings.TrimSuffix(scale, "it"), Sched: "none"}},
 		Mask:      "none", AQM: "droptail", Sched: "fifo",
-		Children: []LimiterQueue{{Name: "unbloat_" + name + "_q", Enabled: "on", Mask: "none", AQM: "droptail"}},
+		Children: []LimiterQueue{{Name: limiterPrefix + name + "_q", Enabled: "on", Mask: "none", AQM: "droptail"}},
 	}
 	if s.AQM == plan.FIFO {
 		l.Qlimit = orNone(s.Limit)
@@ -257,14 +264,19 @@ type LimiterRule struct {
 // Rules returns the rules for the limiters of a plan in pf's order: the last
 // match wins. The error says that there are too many.
 func (ls Limiters) Rules(p plan.Plan) ([]LimiterRule, error) {
-	if len(ls.Queues) > 0 && len(ls.Queues[0].Children) > 1 {
-		return ls.classRules(p.Classes.Rules)
+	passing := ls.controlRules()
+	if len(passing) > 0 {
+		ls.Queues = ls.Queues[:len(ls.Queues)-1]
+	}
+	if len(ls.Queues[0].Children) > 1 {
+		rules, err := ls.classRules(p)
+		return append(rules, passing...), err
 	}
 	rules := ls.rules()
 	for i, r := range rules {
 		rules[i].Name, rules[i].Family = "what is opened "+r.Direction, "inet46"
 	}
-	return rules, nil
+	return append(rules, passing...), nil
 }
 
 // rules returns the rules of limiters without classes.

@@ -54,16 +54,13 @@ type RuleEnd struct{ Address, Port string }
 // classRules returns the rules of a plan with classes in pf's order: the last
 // match wins. There is one for each direction of opening a connection; its
 // packets use the class's queues in both directions.
-func (ls Limiters) classRules(rules []plan.Rule) ([]LimiterRule, error) {
+func (ls Limiters) classRules(p plan.Plan) ([]LimiterRule, error) {
 	everything := match{class: plan.Normal, proto: "ip", home: "any", far: "any"}
-	list := []match{everything}
-	for _, proto := range []string{"icmp", "ipv6-icmp"} {
-		list = append(list, match{class: plan.Voice, proto: proto, home: "any", far: "any"})
-	}
+	list := append([]match{everything}, pings(p)...)
 	for _, proto := range []string{"udp", "tcp"} {
 		list = append(list, match{class: plan.Voice, proto: proto, home: "any", far: "any", farEnd: "53"})
 	}
-	for _, r := range slices.Backward(rules) {
+	for _, r := range slices.Backward(p.Classes.Rules) {
 		list = append(list, alternatives(r)...)
 	}
 	var out []LimiterRule

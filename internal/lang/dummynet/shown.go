@@ -205,5 +205,5 @@ func Numbers() []Numbered {
 	for _, n := range queues {
 		out = append(out, Numbered{"queue", n})
 	}
-	return append(out, Numbered{"sched", pipeDown}, Numbered{"sched", pipeUp}, Numbered{"pipe", pipeDown}, Numbered{"pipe", pipeUp})
+	return append(out, Numbered{"sched", pipeDown}, Numbered{"sched", pipeUp}, Numbered{"pipe", pipeDown}, Numbered{"pipe", pipeUp}, Numbered{"pipe", ControlPipe})
 }

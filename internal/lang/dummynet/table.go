@@ -106,9 +106,11 @@ func ClassQueue(d plan.Direction, c plan.Class) int {
 
 // Entries adds a flow's entries of the table: key, and number of its queue. What
 // ipfw sees of the home's end on the WAN depends on which firewall comes first, so
-// that is there before NAT and after it. Protocols without ports have none.
+// that is there before NAT and after it. Protocols without ports have none, nor has
+// DHCP, which passes before all queues.
 func (f SortedFlow) Entries(to map[string]int) {
-	if !classify.HasPorts(f.Protocol) {
+	dhcp := func(x plan.PortRange) bool { return x.Contains(f.Home.Port()) || x.Contains(f.Far.Port()) }
+	if !classify.HasPorts(f.Protocol) || f.Protocol == classify.UDP && slices.ContainsFunc(plan.DHCP(), dhcp) {
 		return
 	}
 	for _, home := range []netip.AddrPort{f.Home, f.Shown} {

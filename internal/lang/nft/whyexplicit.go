@@ -19,6 +19,9 @@ func decideExplicit(p plan.Plan, d plan.Direction, f Flow, v func(plan.Class, st
 	ack := f.Protocol == "tcp" && f.Packet <= classify.UsualAck && can.AcksFirst
 	second := can.SecondQueue // second queue of a rule
 	low := second && f.DSCP&lowDelay != 0
+	if passes(p, f) {
+		return v(plan.Voice, "control traffic, as DHCP and ping: it passes before all classes")
+	}
 	if i, is := written(p, d, f); is {
 		r := p.Classes.Rules[i]
 		if ack && second && (r.Class == plan.Normal || r.Class == plan.Bulk) {
@@ -40,11 +43,17 @@ func decideExplicit(p plan.Plan, d plan.Direction, f Flow, v func(plan.Class, st
 	return v(plan.Normal, "no rule names it, and %s does not know how a flow behaves", p.Platform)
 }
 
+// passes reports whether a flow is control traffic that passes before the classes.
+func passes(p plan.Plan, f Flow) bool {
+	return p.Control && (f.Protocol == "icmp" || f.Protocol == "udp" &&
+		slices.ContainsFunc(plan.DHCP(), func(x plan.PortRange) bool { return x.Contains(f.Far.Port()) }))
+}
+
 // Named reports whether a packet of the flow has its class by a rule of the plan's, or
 // as DNS, ping or an acknowledgement, on a platform with explicit rules.
 func Named(p plan.Plan, d plan.Direction, f Flow) bool {
 	_, is := written(p, d, f)
-	return is || f.Protocol == "icmp" || (f.Protocol == "tcp" || f.Protocol == "udp") && f.Far.Port() == 53 ||
+	return is || passes(p, f) || f.Protocol == "icmp" || (f.Protocol == "tcp" || f.Protocol == "udp") && f.Far.Port() == 53 ||
 		f.Protocol == "tcp" && f.Packet <= classify.UsualAck && p.RuleLimits().AcksFirst
 }
 

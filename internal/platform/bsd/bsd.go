@@ -97,6 +97,17 @@ func shapers(e *platform.Examination) {
 	}
 }
 
+// passes reports whether a pipe of ours lets control traffic past: only that one has no rate.
+func passes(s platform.Shaped) bool { return s.Ours && s.Rate == 0 }
+
+// Control describes the pipe that lets control traffic past the shaper; fed says by
+// which rules.
+func Control(x platform.Shaped, fed string) platform.Shaped {
+	x.Rate, x.Queue = 0, "a pipe that holds nothing back"
+	x.Says = "it lets control traffic past the shaper, so that IPv6 and the gateway's monitor live while the line is full (unbloat's): " + fed
+	return x
+}
+
 // ifconfig returns ifconfig(8)'s output for a device; "" if there is no such
 // device.
 func ifconfig(e *platform.Examination, dev string) string {
@@ -110,10 +121,14 @@ func ifconfig(e *platform.Examination, dev string) string {
 // traffic waits too.
 func Isolation(e *platform.Examination, remedy string) platform.Check {
 	return platform.Check{Name: "queues without isolation", Run: func() {
+		why := "neighbour discovery and DHCPv6 wait behind a download like everything else: IPv6 may fail just when the line is full"
+		if slices.ContainsFunc(e.Shapers, passes) {
+			why = "what sends little waits behind a download like everything else"
+		}
 		for _, s := range e.Shapers {
 			if s.Rate > 0 && (strings.Contains(s.Queue, "FIFO") || strings.Contains(s.Queue, "WF2Q")) {
 				e.Find(platform.Finding{ID: "no-isolation", What: fmt.Sprintf("%s is held to %s by %s, which does not tell flows apart", s.Device, s.Rate.Short(), s.Queue),
-					Why: "neighbour discovery and DHCPv6 wait behind a download like everything else: IPv6 may fail just when the line is full", Remedy: remedy})
+					Why: why, Remedy: remedy})
 			}
 		}
 	}}

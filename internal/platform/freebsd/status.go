@@ -10,6 +10,7 @@ import (
 	"unbloat/internal/lang/dummynet"
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/platform"
+	"unbloat/internal/platform/bsd"
 	"unbloat/internal/platform/conf"
 	"unbloat/unit"
 )
@@ -72,6 +73,9 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]platform.Shaped, e
 			what = strings.Join(rules, "; ")
 		}
 		x.Says = fmt.Sprintf("it holds to %s, by %s (%s): %s", x.Rate.Short(), x.Queue, whose, what)
+		if x.Ours && w[1] == strconv.Itoa(dummynet.ControlPipe) {
+			x = bsd.Control(x, what)
+		}
 		if x.Rate > 0 && x.Rate < unit.KbitPerSecond {
 			x.Says += "; beware: dnctl(8) reads a fraction such as 9.5Mbit/s as 9 bit/s; give it a whole number of Kbit/s"
 		}

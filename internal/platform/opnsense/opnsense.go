@@ -387,7 +387,7 @@ func set(x Item) platform.Step {
 		}
 	}
 	if x.Kind == "rule" {
-		for _, name := range []string{"dscp", "iplen"} {
+		for _, name := range []string{"dscp", "iplen", "direction"} {
 			if _, ok := fields[name]; !ok {
 				fields[name] = ""
 			}

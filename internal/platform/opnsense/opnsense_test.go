@@ -263,7 +263,7 @@ func TestNumbers(t *testing.T) {
 			numbers[x.Fields["number"]] = x.UUID
 		}
 	}
-	if len(numbers) != 3 {
+	if len(numbers) != 4 {
 		t.Errorf("%v", numbers)
 	}
 }

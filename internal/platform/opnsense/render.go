@@ -54,5 +54,5 @@ func numbersToCheck(it dummynet.Items) string {
 	return "The numbers (pipes " + list(pipes) + "; queues " + list(queues) + ") are those that `unbloat apply` gives on a router where nothing else has them. " +
 		"OPNsense saves two pipes, or two queues, of one number without a word, and the kernel then has one for both. So look first: " +
 		"GET /api/trafficshaper/settings/searchPipes and GET /api/trafficshaper/settings/searchQueues list those that are taken. " +
-		"If another item has one of these, choose any that is free, from 1 to 65535; the rules name the queues by their uuids and stay as they are."
+		"If another item has one of these, choose any that is free, from 1 to 65535; the rules name them by their uuids and stay as they are."
 }

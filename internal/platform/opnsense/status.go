@@ -11,6 +11,7 @@ import (
 	"unbloat/internal/lang/dummynet"
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/platform"
+	"unbloat/internal/platform/bsd"
 	"unbloat/unit"
 )
 
@@ -46,6 +47,9 @@ func (b *Backend) Shapers(ctx context.Context, _ string) ([]platform.Shaped, err
 			runs = "it runs with " + strings.TrimSpace(r) + " instead: Apply it"
 		}
 		x.Says = fmt.Sprintf("%q holds to %s, by %s (%s): %s; %s", pipe.Fields["description"], x.Rate.Short(), x.Queue, whose, fedBy(all, pipe.UUID), runs)
+		if pipe.UUID == dummynet.ControlUUID() {
+			x = bsd.Control(x, fedBy(all, pipe.UUID)+"; "+runs)
+		}
 		shapers = append(shapers, x)
 	}
 	slices.SortFunc(shapers, func(a, b platform.Shaped) int { return strings.Compare(a.Device, b.Device) })

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"unbloat/internal/lang/configxml"
+	"unbloat/internal/lang/dummynet"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/conf"
 )
@@ -16,9 +17,17 @@ import (
 // queues are identified by name: rules.limiter lists a limiter's queues in the
 // order of config.xml.
 
+// limiterNumbers returns the numbers that our limiters may have.
+func limiterNumbers() (out []string) {
+	for n := range dummynet.LimiterNumbers {
+		out = append(out, strconv.Itoa(first+n))
+	}
+	return out
+}
+
 // ours reports whether a pipe's number is one of our limiters'.
 func ours(number string) bool {
-	return number == strconv.Itoa(first) || number == strconv.Itoa(first+1)
+	return slices.Contains(limiterNumbers(), number)
 }
 
 // A numbering holds the numbers that pfSense assigned to queues.

@@ -290,7 +290,7 @@ func checkForeign(root *configxml.Node, device, wan string) error {
 		if strings.HasPrefix(q.Value("name"), ourLimiter) {
 			continue
 		}
-		if n, err := strconv.Atoi(q.Value("number")); err == nil && (n == first || n == first+1) {
+		if ours(q.Value("number")) {
 			return refuse("the limiter "+q.Value("name")+" has the number "+q.Value("number")+", which unbloat takes", "make that limiter anew: pfSense gives it another number")
 		}
 	}

@@ -334,19 +334,24 @@ func TestClasses(t *testing.T) {
 	}
 	want := []string{ // queue 1 is the guests'
 		"out inet from any to any: 4,8", "out inet6 from any to any: 4,8",
-		"out inet proto icmp from any to any: 2,6", "out inet6 proto ipv6-icmp from any to any: 2,6",
 		"out inet proto udp from any to any port 53: 2,6", "out inet6 proto udp from any to any port 53: 2,6",
 		"out inet proto tcp from any to any port 53: 2,6", "out inet6 proto tcp from any to any port 53: 2,6",
 		"out inet6 proto udp from any port 22 to 2001:db8::/32: 5,9", "out inet6 proto udp from any port 873 to 2001:db8::/32: 5,9",
 		"out inet6 proto tcp from any port 22 to 2001:db8::/32: 5,9", "out inet6 proto tcp from any port 873 to 2001:db8::/32: 5,9",
 		"out inet proto udp from any to any port 19301 >< 19310: 2,6", "out inet6 proto udp from any to any port 19301 >< 19310: 2,6",
 	}
-	for _, r := range want {
+	for _, r := range slices.Clone(want) {
 		way, ends, _ := strings.Cut(strings.TrimPrefix(r, "out "), " from ")
 		from, to, _ := strings.Cut(ends, " to ")
 		to, numbers, _ := strings.Cut(to, ": ")
 		up, down, _ := strings.Cut(numbers, ",")
 		want = append(want, "in "+way+" from "+to+" to "+from+": "+down+","+up)
+	}
+	for _, way := range []string{"out ", "in "} { // control traffic, past the classes
+		for _, r := range []string{"inet proto icmp from any to any", "inet6 proto ipv6-icmp from any to any", "inet proto udp from any to any port 66 >< 69",
+			"inet6 proto udp from any to any port 66 >< 69", "inet proto udp from any to any port 545 >< 548", "inet6 proto udp from any to any port 545 >< 548"} {
+			want = append(want, way+r+map[string]string{"out ": ": 10,11", "in ": ": 11,10"}[way])
+		}
 	}
 	if d := cmp.Diff(want, rules); d != "" {
 		t.Errorf("pf's rules: -want +got\n%s", d)
@@ -390,7 +395,7 @@ func TestClasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(steps)
-	if kernel := shown(); strings.Contains(kernel, "q00004 ") || strings.Contains(kernel, "q00009 ") || !strings.Contains(kernel, "FQ_CODEL") || !strings.Contains(kernel, "q00003 ") {
+	if kernel := shown(); strings.Contains(kernel, "q00006 ") || strings.Contains(kernel, "q00009 ") || !strings.Contains(kernel, "FQ_CODEL") || !strings.Contains(kernel, "q00003 ") {
 		t.Errorf("without classes:\n%s", kernel)
 	}
 	many := plan.Rule{Class: plan.Bulk, Protocol: "tcp"}

@@ -4,7 +4,6 @@ import (
 	"embed"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 
 	"unbloat/internal/platform"
@@ -39,12 +38,12 @@ func (b *Backend) Compare(actual, wanted platform.State) ([]platform.Step, []str
 
 // deletions delete our pipes that only a has; a pipe takes its scheduler with it.
 func deletions(a, w []conf.Fact) (out []platform.Step) {
-	for _, n := range []int{first, first + 1} {
+	for _, n := range limiterNumbers() {
 		has := func(facts []conf.Fact) bool {
-			return slices.ContainsFunc(facts, func(f conf.Fact) bool { return f.Kind == pipe && f.Of == strconv.Itoa(n) })
+			return slices.ContainsFunc(facts, func(f conf.Fact) bool { return f.Kind == pipe && f.Of == n })
 		}
 		if has(a) && !has(w) {
-			out = append(out, platform.Step{Argv: []string{"dnctl", "pipe", "delete", strconv.Itoa(n)}})
+			out = append(out, platform.Step{Argv: []string{"dnctl", "pipe", "delete", n}})
 		}
 	}
 	return out
@@ -88,7 +87,7 @@ func shell(args arguments, names ...string) platform.Step {
 
 // given are the arguments of every script.
 func given() arguments {
-	return arguments{Limiter: ourLimiter, Descr: ourRule, Pipes: []string{strconv.Itoa(first), strconv.Itoa(first + 1)},
+	return arguments{Limiter: ourLimiter, Descr: ourRule, Pipes: limiterNumbers(),
 		Queue: []json.RawMessage{}, Rule: []json.RawMessage{}}
 }
 

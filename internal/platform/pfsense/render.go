@@ -25,28 +25,14 @@ func Render(p plan.Plan) ([]render.Part, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(rules) > 2 {
-		parts, rules = append(parts, floating(rules)), nil
-	}
-	for _, r := range rules {
-		whose := "from outside, such as to a port that is forwarded"
-		if r.Direction == "out" {
-			whose = "from the home"
-		}
-		back := ""
-		if r.Out != "" {
-			back = " / " + r.Out
-		}
-		parts = append(parts, render.Part{Where: "Firewall: Rules: Floating, for connections that are opened " + whose + ": action Match, interface WAN, direction " + r.Direction +
-			", protocol any, In / Out pipe " + r.In + back + ", one rule for IPv4 and one for IPv6" + gatewayToo(r.Direction) + ". pf's rule then carries the numbers that pfSense gave these queues:", Text: "# dnqueue( " + r.In + strings.Replace(back, " / ", ",", 1) + ")\n"})
-	}
+	parts = append(parts, floating(rules))
 	return append(parts,
 		render.Part{Where: "Connections that exist already keep what they have: Diagnostics: States: Reset States.", Text: ""},
 		render.Part{Where: "what pfSense makes of it, in /tmp/rules.limiter, to compare; where this has a name, there is the number that pfSense gave:", Text: inComment(ls.RulesByName())},
 		render.Part{Where: "and what the kernel has of that:", Text: "dnctl pipe show\ndnctl sched show\n"}), notes, nil
 }
 
-// floating describes the rules of classes, one per line.
+// floating describes the rules, one per line.
 func floating(rules []dummynet.LimiterRule) render.Part {
 	var b strings.Builder
 	for _, r := range rules {
@@ -61,8 +47,9 @@ func floating(rules []dummynet.LimiterRule) render.Part {
 		pipes := strings.TrimSuffix(r.In+" / "+r.Out, " / ")
 		b.WriteString(render.Item(fmt.Sprintf("%s, %s, %s, from %s to %s: %s", r.Direction, family, cmp.Or(r.Protocol, "any"), end(r.From), end(r.To), pipes)))
 	}
-	return render.Part{Where: "Firewall: Rules: Floating, in this order, since the last that fits decides: action Match, interface WAN, no Quick; direction, IP version, protocol, " +
-		"source and destination, and In / Out pipe as below" + gatewayToo("out") + ":", Text: b.String()}
+	return render.Part{Where: "Firewall: Rules: Floating, in this order, since the last that fits decides: action Match, interface WAN, no Quick; direction (out: connections that " +
+		"are opened from the home; in: from outside), IP version, protocol, source and destination, and In / Out pipe as below; with direction out the WAN's gateway chosen under " +
+		"Advanced, which the page demands of such a rule, and then one rule for each version of IP. pf's rule carries the numbers that pfSense gave the queues:", Text: b.String()}
 }
 
 // inComment writes text as an XML comment: it is for comparison, not for
@@ -75,11 +62,4 @@ func inComment(text string) string {
 		}
 	}
 	return b.String()
-}
-
-func gatewayToo(direction string) string {
-	if direction == "out" {
-		return ", with the WAN's gateway chosen under Advanced, which the page demands of such a rule"
-	}
-	return ""
 }

@@ -11,6 +11,7 @@ import (
 	"unbloat/internal/lang/dummynet"
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/platform"
+	"unbloat/internal/platform/bsd"
 	"unbloat/internal/platform/conf"
 )
 
@@ -69,6 +70,9 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]platform.Shaped, e
 			whose = "unbloat's"
 		}
 		x.Says = fmt.Sprintf("it holds to %s, by %s (%s): %s; %s", rate.Short(), x.Queue, whose, fedBy(root, l), runs(l, numbers, kernel))
+		if l.Name == dummynet.ControlLimiter {
+			x = bsd.Control(x, fedBy(root, l)+"; "+runs(l, numbers, kernel))
+		}
 		out = append(out, x)
 	}
 	return out, nil
