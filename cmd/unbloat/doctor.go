@@ -73,7 +73,7 @@ func (f *doctorFlags) examine(ctx context.Context) (*doctor.Report, error) {
 	defer r.Close()
 	wan := f.wan
 	if wan == "" {
-		wan = r.defaultWAN(ctx)
+		wan, _ = r.defaultWAN(ctx) // the examination says why there is none
 	}
 	var headroom func(*platform.Examination)
 	if f.headroom {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/platform"
 	"unbloat/internal/verdict"
 )
 
@@ -273,10 +272,9 @@ func (l *leader) findRouter() (may, err error) {
 	}
 	defer r.Close()
 	if l.wan == "" {
-		l.wan = r.defaultWAN(l.ctx)
-	}
-	if l.wan == "" {
-		return nil, changeError(&platform.PreconditionError{Doing: "find the way to the internet", What: "there is no default route", Remedy: "name the interface with --wan"})
+		if l.wan, err = r.defaultWAN(l.ctx); err != nil {
+			return nil, changeError(err)
+		}
 	}
 	l.wan = r.named(l.ctx)(l.wan)
 	if err := r.checkWAN(l.ctx, l.wan); err != nil {

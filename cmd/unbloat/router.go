@@ -255,8 +255,10 @@ func (r *router) facts(ctx context.Context, wan, lan string) (plan.Capabilities,
 	return r.driver.Detect(ctx, r.runner, wan, lan)
 }
 
-// defaultWAN is the interface of the default route, "" if there is none.
-func (r *router) defaultWAN(ctx context.Context) string { return r.driver.DefaultWAN(ctx, r.runner) }
+// defaultWAN is the interface of the default routes.
+func (r *router) defaultWAN(ctx context.Context) (string, error) {
+	return r.driver.DefaultWAN(ctx, r.runner)
+}
 
 // checkWAN refuses a WAN that is no interface of the router, if that can be
 // checked. If something was applied to it, status reports that it is gone
@@ -274,7 +276,7 @@ func (r *router) checkWAN(ctx context.Context, wan string) error {
 // shapers describes all shapers on the router, foreign ones too.
 func (r *router) shapers(ctx context.Context, wan string) ([]platform.Shaped, error) {
 	if wan == "" {
-		wan = r.defaultWAN(ctx)
+		wan, _ = r.defaultWAN(ctx) // "": what isn't of a WAN is described all the same
 	}
 	return r.engine.Backend.(platform.Shaper).Shapers(ctx, wan)
 }
@@ -285,10 +287,10 @@ func (r *router) ownedPlans(ctx context.Context, wan string) ([]plan.Plan, error
 		return r.driver.Owned(ctx, r.runner)
 	}
 	if wan == "" {
-		wan = r.defaultWAN(ctx)
-	}
-	if wan == "" {
-		return nil, &platform.PreconditionError{Doing: "find what to undo", What: "there is no record of a change, and no default route", Remedy: "name the interface with --wan"}
+		var err error
+		if wan, err = r.defaultWAN(ctx); err != nil {
+			return nil, fmt.Errorf("find what to undo, of which there is no record: %w", err)
+		}
 	}
 	return []plan.Plan{{Schema: plan.Schema, Platform: r.driver.Name(), WAN: wan}}, nil
 }

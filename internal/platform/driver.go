@@ -32,8 +32,9 @@ type Driver struct {
 	// interface of the default route; an empty lan stays unknown. nil: the
 	// router can't be queried.
 	Capabilities func(ctx context.Context, r Runner, wan, lan string) (plan.Capabilities, error)
-	// DefaultWAN is the interface of the default route; "" if there is none.
-	DefaultWAN func(ctx context.Context, r Runner) string
+	// DefaultWAN is the interface of the default routes. The error is a
+	// *PreconditionError if there is none, or more than one.
+	DefaultWAN func(ctx context.Context, r Runner) (string, error)
 
 	// Aliases are the interfaces' further names, each with the one that everything
 	// goes by; nil: an interface has one name.
@@ -152,8 +153,8 @@ func (d *Driver) Detect(ctx context.Context, r Runner, wan, lan string) (plan.Ca
 		f, err = d.Capabilities(ctx, r, wan, lan)
 	} else {
 		if wan == "" {
-			if wan = d.DefaultWAN(ctx, r); wan == "" {
-				return f, &PreconditionError{Doing: "find the WAN", What: "there is no default route", Remedy: "name the interface with --wan"}
+			if wan, err = d.DefaultWAN(ctx, r); err != nil {
+				return f, err
 			}
 		}
 		f.WAN, f.LAN = wan, lan

@@ -16,6 +16,47 @@ type Link struct {
 	MTU        int
 	NoEthernet bool // packets have no Ethernet header: ppp, tun, wireguard
 	AltNames   []string
+	Below      []string // devices that it stands on: a VLAN's or a tunnel's parent, the ports of a bridge or a bond
+}
+
+// Tunnel reports whether packets leave as contents of others, by a line that may carry
+// more. A session of PPPoE is no tunnel: it is the line's own way of carrying packets.
+func (l Link) Tunnel() bool {
+	return slices.Contains([]string{"ipip", "sit", "gre", "gretap", "erspan", "ip6tnl", "ip6gre", "ip6gretap", "ip6erspan", "vti", "vti6", "xfrm",
+		"wireguard", "tun", "vxlan", "geneve", "bareudp", "ovpn"}, l.Kind)
+}
+
+// Stack returns a device and all below it, from the top.
+func Stack(links []Link, device string) []Link {
+	var out []Link
+	var walk func(name string)
+	walk = func(name string) {
+		i := slices.IndexFunc(links, func(l Link) bool { return l.Name == name })
+		if i < 0 || slices.ContainsFunc(out, func(l Link) bool { return l.Name == name }) {
+			return
+		}
+		out = append(out, links[i])
+		for _, below := range links[i].Below {
+			walk(below)
+		}
+	}
+	walk(device)
+	return out
+}
+
+// StandsOn reports whether lower is below device.
+func StandsOn(links []Link, device, lower string) bool {
+	return device != lower && slices.ContainsFunc(Stack(links, device), func(l Link) bool { return l.Name == lower })
+}
+
+// ParsePPPoE reads /proc/net/pppoe: the Ethernet devices of the sessions.
+func ParsePPPoE(b []byte) (devices []string) {
+	for line := range strings.Lines(string(b)) {
+		if w := strings.Fields(line); len(w) == 3 && w[0] != "Id" && !slices.Contains(devices, w[2]) {
+			devices = append(devices, w[2])
+		}
+	}
+	return devices
 }
 
 // ParseLinks reads `ip -j -d link show`. What it doesn't understand of a device, such
@@ -26,6 +67,7 @@ func ParseLinks(b []byte) ([]Link, error) {
 		return nil, err
 	}
 	var out []Link
+	ports := map[string][]string{}
 	for _, o := range list {
 		l := Link{Name: o.text("ifname"), Kind: o.child("linkinfo").text("info_kind")}
 		if l.Name == "" {
@@ -38,7 +80,16 @@ func ParseLinks(b []byte) ([]Link, error) {
 		l.Up, l.Carrier = slices.Contains(flags, "UP"), slices.Contains(flags, "LOWER_UP")
 		l.NoEthernet = o.text("link_type") != "ether" && o.text("link_type") != "loopback"
 		l.MTU, _ = strconv.Atoi(o.text("mtu"))
+		if pairs := []string{"veth", "netkit", "vxcan"}; !slices.Contains(pairs, l.Kind) { // theirs is the other end
+			l.Below = []string{o.text("link")}
+		}
+		ports[o.text("master")] = append(ports[o.text("master")], l.Name)
 		out = append(out, l)
+	}
+	for i, l := range out {
+		out[i].Below = slices.DeleteFunc(append(l.Below, ports[l.Name]...), func(name string) bool {
+			return name == "lo" || !slices.ContainsFunc(out, func(l Link) bool { return l.Name == name }) // null, or in another namespace
+		})
 	}
 	return out, nil
 }

@@ -51,6 +51,18 @@ func (o object) child(key string) object {
 	return c
 }
 
+// children returns the objects in the list under key.
+func (o object) children(key string) (out []object) {
+	v, _ := o.get(key)
+	items, _ := v.([]any)
+	for _, it := range items {
+		if c, ok := it.(object); ok {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
 // spelledOut returns the object with the members that its text stands for.
 func (o object) spelledOut(read func(words []string) object) object {
 	var out object

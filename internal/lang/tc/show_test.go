@@ -256,7 +256,7 @@ func TestLinks(t *testing.T) {
 		{Name: "d1", Kind: "dummy", Up: true, Carrier: true, MTU: 1500, AltNames: []string{"enp9s0f1", "averyverylongname0"}},
 		{Name: "d2", Kind: "dummy", Up: true, Carrier: true, MTU: 1500},
 		{Name: "er", Kind: "erspan", MTU: 1446},
-		{Name: "d1.7", Kind: "vlan", MTU: 1500},
+		{Name: "d1.7", Kind: "vlan", MTU: 1500, Below: []string{"d1"}},
 	}
 	for _, f := range ar.Files {
 		links, err := tc.ParseLinks(f.Data)

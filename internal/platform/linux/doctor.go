@@ -40,7 +40,7 @@ func Checks(own Examined) func(e *platform.Examination) []platform.Check {
 			headroom = append(headroom, platform.Check{Name: "headroom", Run: func() { e.MeasureHeadroom(of) }})
 		}
 		return append(headroom, []platform.Check{
-			{Name: "kernel modules", Run: e.modules}, e.Applied(), {Name: "flow offload", Run: e.flowOffload}, {Name: "classes", Run: e.classes},
+			{Name: "kernel modules", Run: e.modules}, e.Applied(), {Name: "default routes", Run: e.pastWAN}, {Name: "flow offload", Run: e.flowOffload}, {Name: "classes", Run: e.classes},
 			{Name: "other shapers", Run: e.otherShapers}, {Name: "segmentation offloads", Run: e.offloads},
 			{Name: "queues without isolation", Run: e.isolation}, {Name: "packet overhead", Run: e.overhead}, {Name: "MTU", Run: e.mtu},
 			e.CPU(e.clockRate), {Name: "clock", Run: e.clock},
@@ -74,12 +74,15 @@ func (e *examination) devices() {
 		e.Skip("interfaces", err.Error())
 		return
 	}
+	var none *platform.PreconditionError
 	if e.WAN == "" {
-		e.WAN = DefaultWAN(e.Ctx, e.Runner)
+		e.WAN, err = DefaultWAN(e.Ctx, e.Runner)
 	}
 	switch l, ok := e.link(e.WAN); {
-	case e.WAN == "":
-		e.Find(platform.Finding{ID: "wan", Blocking: true, What: "there is no default route", Why: "nobody knows which interface to shape", Remedy: "name it with --wan, or bring the line up"})
+	case errors.As(err, &none):
+		e.Find(platform.Finding{ID: "wan", Blocking: true, What: none.What, Why: "nobody knows which interface to shape", Remedy: none.Advice()})
+	case err != nil:
+		e.Skip("default routes", err.Error())
 	case !ok:
 		e.Find(platform.Finding{ID: "wan", Blocking: true, What: "there is no interface " + e.WAN, Why: "nothing can be shaped on it", Remedy: "name another with --wan; ip -br link lists them"})
 	case !l.Up || !l.Carrier:

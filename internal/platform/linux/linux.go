@@ -229,6 +229,12 @@ func readLinks(ctx context.Context, r platform.Runner) ([]tc.Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the interfaces: %w", err)
 	}
+	for i, l := range links {
+		if l.Kind == "ppp" { // which session is whose can't be read
+			sessions, _ := platform.Output(ctx, r, "cat", "/proc/net/pppoe")
+			links[i].Below = append(l.Below, tc.ParsePPPoE(sessions)...)
+		}
+	}
 	return links, nil
 }
 

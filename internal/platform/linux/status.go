@@ -3,7 +3,6 @@ package linux
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -145,38 +144,13 @@ func OwnedPlans(ctx context.Context, r platform.Runner) ([]plan.Plan, error) {
 	return out, nil
 }
 
-// DefaultWAN returns the device of the default route, the WAN if none is given;
-// "" if there is none.
-func DefaultWAN(ctx context.Context, r platform.Runner) string {
-	for _, family := range []string{"-4", "-6"} {
-		out, err := platform.Output(ctx, r, "ip", family, "-j", "route", "show", "default")
-		if err != nil {
-			continue
-		}
-		var routes []struct {
-			Dev    string `json:"dev"`
-			Metric int    `json:"metric"`
-		}
-		if json.Unmarshal(out, &routes) != nil || len(routes) == 0 {
-			continue
-		}
-		best := routes[0]
-		for _, x := range routes {
-			if x.Metric < best.Metric {
-				best = x
-			}
-		}
-		return best.Dev
-	}
-	return ""
-}
-
 // Detect reads this router's capabilities for plan.Make. An empty wan means the
 // device of the default route. It changes nothing outside a scratch namespace.
 func Detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Capabilities, error) {
 	if wan == "" {
-		if wan = DefaultWAN(ctx, r); wan == "" {
-			return plan.Capabilities{}, &platform.PreconditionError{Doing: "find the WAN", What: "there is no default route", Remedy: "name the interface with --wan"}
+		var err error
+		if wan, err = DefaultWAN(ctx, r); err != nil {
+			return plan.Capabilities{}, err
 		}
 	}
 	if wan == "lo" {

@@ -27,7 +27,7 @@ func Driver() *platform.Driver {
 		Is: func(ctx context.Context, r platform.Runner, kernel, _ string) bool {
 			return kernel == "FreeBSD" && platform.Has(ctx, r, "/usr/local/opnsense")
 		},
-		DefaultWAN: func(context.Context, platform.Runner) string { return "wan" },
+		DefaultWAN: func(context.Context, platform.Runner) (string, error) { return "wan", nil },
 		Render:     Render,
 		Checks:     checks,
 		Backend: func(o platform.Options) (platform.Backend, error) {

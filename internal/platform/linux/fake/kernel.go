@@ -36,6 +36,10 @@ type Kernel struct {
 	// Old says that tc(8) is of iproute2 before 5.14: options of u32 are text among
 	// the JSON.
 	Old bool
+	// Routes are the default routes as ip(8) prints them: "-4", "-6"; and "nexthop".
+	Routes map[string]string
+	// PPPoE is /proc/net/pppoe; "": there is none.
+	PPPoE string
 }
 
 // A Device is one network device.
@@ -46,6 +50,8 @@ type Device struct {
 	MTU      int
 	Features map[string]bool
 	AltNames []string
+	Link     string // below it; of a veth its other end
+	Master   string // the bridge or bond that it is a port of
 	// Queues is how many it sends by; with more than one it can have mq.
 	Queues int
 
@@ -206,6 +212,9 @@ func (k *Kernel) do(argv []string) (string, error) {
 		if args[0] == "/proc/self/status" {
 			return "CapEff:\t000001ffffffffff\n", nil
 		}
+		if args[0] == "/proc/net/pppoe" {
+			return k.PPPoE, nil
+		}
 		return "1\n", nil
 	case "ethtool":
 		return k.ethtool(args)
@@ -253,6 +262,11 @@ func (k *Kernel) ethtool(args []string) (string, error) {
 
 func (k *Kernel) ip(args []string) (string, error) {
 	switch {
+	case args[0] == "nexthop" || len(args) > 1 && args[1] == "route":
+		if out, ok := k.Routes[args[0]]; ok {
+			return out, nil
+		}
+		return "[]\n", nil
 	case args[0] == "link" && args[1] == "show":
 		var out []string
 		for _, d := range k.Devices {
@@ -266,6 +280,12 @@ func (k *Kernel) ip(args []string) (string, error) {
 			}
 			if d.Kind == "erspan" {
 				info = `,"linkinfo":{"info_kind":"erspan","info_data":{"erspan_ver":2,"erspan_dir":"egress","erspan_hwid":"17":"0x11"}}`
+			}
+			if d.Link != "" {
+				info += fmt.Sprintf(`,"link":%q`, d.Link)
+			}
+			if d.Master != "" {
+				info += fmt.Sprintf(`,"master":%q`, d.Master)
 			}
 			if d.AltNames != nil {
 				info += `,"altnames":["` + strings.Join(d.AltNames, `","`) + `"]`

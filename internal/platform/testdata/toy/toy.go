@@ -31,7 +31,7 @@ func Driver() *platform.Driver {
 	return &platform.Driver{
 		Language:   Language(),
 		Is:         func(_ context.Context, _ platform.Runner, kernel, _ string) bool { return kernel == "Toy" },
-		DefaultWAN: func(context.Context, platform.Runner) string { return "" },
+		DefaultWAN: func(context.Context, platform.Runner) (string, error) { return platform.OneLine(nil, nil) },
 		Render:     text,
 		Checks: func(e *platform.Examination) []platform.Check {
 			e.ReadShapers()

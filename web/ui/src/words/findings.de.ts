@@ -108,6 +108,11 @@ export const germanFindings: Record<string, FindingWords> = {
     why: "Kleine Pakete brauchen dann mehr als gezählt, und der Stau wandert ins Modem.",
     remedy: "Geben Sie an, was für eine Leitung es ist.",
   },
+  "past-wan": {
+    what: "Nicht alles, was ins Internet geht, geht über diese Schnittstelle.",
+    why: "Was an ihr vorbeigeht, wird nicht begrenzt.",
+    remedy: "Begrenzen Sie die Leitung, die beides trägt, oder auch die andere.",
+  },
   "pf-off": { what: "pf ist aus.", why: "Dann sind seine Warteschlangen es auch.", remedy: "Schalten Sie pf ein, auch für den nächsten Start." },
   police: {
     what: "Was ankommt, wird ohne Warteschlange verworfen (Policer).",

@@ -1,0 +1,70 @@
+package linux_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"unbloat/internal/lab/labtest"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/linux"
+)
+
+// sh runs commands on the router, and returns what they print.
+func sh(t *testing.T, script string) string {
+	t.Helper()
+	out, err := exec.Command("sh", "-ec", script).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", script, err, out)
+	}
+	return string(out)
+}
+
+// noDefault takes all default routes away.
+const noDefault = "for t in main 100 51820; do for f in -4 -6; do while ip $f route del default table $t 2>/dev/null; do :; done; done; done"
+
+// besideLab makes interfaces, and takes them away at the end, with the default routes
+// that were made meanwhile.
+func besideLab(t *testing.T, make, remove string) {
+	t.Helper()
+	route := strings.TrimSpace(sh(t, "ip route show default"))
+	t.Cleanup(func() { sh(t, noDefault+"\n"+remove+"\nip route add "+route) })
+	sh(t, noDefault+"\n"+make)
+}
+
+// TestWhichLineInLab: what a real kernel and ip(8) say of default routes leads to the
+// line, or to a choice between lines; never is there said to be none.
+func TestWhichLineInLab(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	besideLab(t, `for n in 1 2; do
+  ip link add line$n type veth peer name far$n; ip link set line$n up; ip link set far$n up; ip addr add 192.0.$n.2/24 dev line$n; ip addr add 2001:db8:$n::2/64 dev line$n nodad
+done
+ip link add wg0 type wireguard; ip link set wg0 up; ip link add line1.7 link line1 type vlan id 7; ip link set line1.7 up
+ip nexthop add id 1 via 192.0.1.1 dev line1; ip nexthop add id 6 via 2001:db8:1::1 dev line1; ip nexthop add id 7 via 2001:db8:2::1 dev line2; ip nexthop add id 8 group 6/7`,
+		"ip nexthop flush; ip link del wg0; ip link del line1; ip link del line2; echo 1 > /proc/sys/net/ipv4/nexthop_compat_mode")
+	for _, c := range []struct{ routes, want string }{
+		{"", "there is no default route"},
+		{"ip -6 route add default nexthop via 2001:db8:1::1 dev line1 nexthop via 2001:db8:2::1 dev line2", "--wan line1, past which goes IPv6 by line2"},
+		{"ip route add default nhid 1", "line1"},
+		{"ip -6 route add default nhid 8", "--wan line2, past which goes IPv6 by line1"},
+		{"echo 0 > /proc/sys/net/ipv4/nexthop_compat_mode; ip -6 route add default nhid 8", "--wan line2, past which goes IPv6 by line1"},
+		{"ip route add default nhid 1", "line1"},
+		{"ip -6 route add default via 2001:db8:2::1 dev line2; ip -6 route add unreachable default metric 9", "line2"},
+		{"ip route add default via 192.0.1.1 dev line1; ip -6 route add default via 2001:db8:2::1 dev line2", "--wan line1, past which goes IPv6 by line2"},
+		{"ip route add unreachable default metric 5; ip route add default via 192.0.1.1 dev line1 metric 7", "line1"},
+		{"ip route add default via 192.0.1.1 dev line1 metric 5; ip route add default via 192.0.2.1 dev line2 metric 7; ip link set far1 down", "line2"},
+		{"ip link set far1 up; ip route add default dev wg0; ip route add default via 192.0.2.1 dev line2 metric 7", "line2"},
+		{"ip route add default dev wg0; ip -6 route add default dev line1.7", "line1.7"},
+		{"ip route add default dev wg0", "wg0, a tunnel"},
+		{"ip route add default via 192.0.1.1 dev line1 table 100; ip route add default dev wg0 table 51820", "line1"},
+	} {
+		sh(t, c.routes)
+		wan, err := linux.DefaultWAN(t.Context(), platform.Local{})
+		if wan != c.want && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %q, %v; want %s", c.routes, wan, err, c.want)
+		}
+		sh(t, noDefault)
+	}
+}
