@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -45,7 +46,8 @@ func (p Plan) agrees(lang *Language) error {
 	}
 	must(len(p.Offloads) == 0 || lang.HTB, "offloads", "%s has none that a plan can switch off", lang.Platform)
 	for _, o := range p.Offloads {
-		must(o.Device == p.WAN || o.Device == p.LAN, "offloads", "%q is neither the WAN nor the LAN", o.Device)
+		top := cmp.Or(o.Below, o.Device)
+		must(top == p.WAN || top == p.LAN, "offloads", "%q is neither the WAN nor the LAN", top)
 	}
 	if ends := []string{p.LAN, p.WAN}; len(p.FlowTable) > 0 {
 		must(slices.Equal(p.FlowTable, ends), "flow_table", "is between %q, but LAN and WAN are %q", p.FlowTable, ends)

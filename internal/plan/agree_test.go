@@ -216,7 +216,7 @@ func TestSettingsOfAnother(t *testing.T) {
 		{"openbsd", FQCoDel, "up.ecn", func(p *Plan) { p.Up.ECN = true }},
 		{"openbsd", FQCoDel, "up.overhead", func(p *Plan) { p.Up.Overhead = 44 }},
 		{"openbsd", FQCoDel, "up.burst", func(p *Plan) { p.Up.Burst = 15000 }},
-		{"openbsd", FQCoDel, "offloads", func(p *Plan) { p.Offloads = []Offload{{"em0", "tso"}} }},
+		{"openbsd", FQCoDel, "offloads", func(p *Plan) { p.Offloads = []Offload{{Device: "em0", Feature: "tso"}} }},
 		{"openbsd", FQCoDel, "classes", func(p *Plan) { p.Classes = &Classes{} }},
 		{"linux", CAKE, "classes", func(p *Plan) { p.Classes.Up, p.Classes.Down = nil, nil }},
 		{"linux", CAKE, "classes.classifier", func(p *Plan) { p.Classes.Classifier = "ebpf" }},

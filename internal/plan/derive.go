@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -254,11 +255,16 @@ func (m *maker) offloads() {
 		return
 	}
 	need := func(device, feature string) {
-		o := Offload{Device: device, Feature: feature}
-		if device == "" || slices.Contains(m.plan.Offloads, o) || m.facts.Offloads != nil && !slices.Contains(m.facts.Offloads, o) {
-			return
+		able := m.facts.Offloads
+		if able == nil {
+			able = []Offload{{Device: device, Feature: feature}}
 		}
-		m.plan.Offloads = append(m.plan.Offloads, o)
+		for _, o := range able { // what receives for a VLAN or a bridge is below it
+			known := slices.ContainsFunc(m.plan.Offloads, func(x Offload) bool { return x.Device == o.Device && x.Feature == o.Feature })
+			if device != "" && o.Feature == feature && cmp.Or(o.Below, o.Device) == device && !known {
+				m.plan.Offloads = append(m.plan.Offloads, o)
+			}
+		}
 	}
 	slow := unit.Rate(0)
 	if s := m.plan.Up; s != nil && s.Rate < splitBelow {

@@ -88,7 +88,7 @@ func (p Plan) WithInterfaces(named func(string) string) Plan {
 	offloads := func(all []Offload) []Offload {
 		all = slices.Clone(all)
 		for i := range all {
-			rename(&all[i].Device)
+			rename(&all[i].Device, &all[i].Below)
 		}
 		return all
 	}

@@ -5,6 +5,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"unbloat/internal/reason"
@@ -109,5 +110,12 @@ type Shaper struct {
 // An Offload is a feature that must be off on Device for the shaper to see real packets.
 type Offload struct {
 	Device  string `json:"device"`
-	Feature string `json:"feature"` // as ethtool(8) names it: tso, gso, gro
+	Feature string `json:"feature"`         // as ethtool(8) names it: tso, gso, gro
+	Below   string `json:"below,omitempty"` // the WAN or LAN that Device is below: the port of a VLAN or of a bridge
+}
+
+// Beneath reports whether device is in the plan only since it is below the WAN or LAN:
+// no more of it is changed than its offloads.
+func (p Plan) Beneath(device string) bool {
+	return device != p.WAN && device != p.LAN && slices.ContainsFunc(p.Offloads, func(o Offload) bool { return o.Device == device && o.Below != "" })
 }

@@ -97,6 +97,9 @@ func Baseline(now, origin State) State {
 		want.Devices[i] = withoutOurs(want.Devices[i])
 	}
 	for _, d := range origin.Devices {
+		if now := want.Device(d.Name); d.Beneath && now.Exists {
+			d.Tree, d.Beneath = now.Tree, now.Beneath
+		}
 		features := maps.Clone(want.Device(d.Name).Features) // features that origin did not record
 		if features == nil {
 			features = d.Features

@@ -26,6 +26,12 @@ func (l Link) Tunnel() bool {
 		"wireguard", "tun", "vxlan", "geneve", "bareudp", "ovpn"}, l.Kind)
 }
 
+// Merges reports whether the device merges packets that arrive (GRO). What hands on
+// packets that another has received does not, whatever ethtool(8) says of it.
+func (l Link) Merges() bool {
+	return !slices.Contains([]string{"vlan", "bridge", "bond", "team", "macvlan", "macvtap", "ipvlan", "ipvtap", "vrf", "ppp", "ifb"}, l.Kind)
+}
+
 // Stack returns a device and all below it, from the top.
 func Stack(links []Link, device string) []Link {
 	var out []Link

@@ -19,6 +19,7 @@ type Device struct {
 	Flaps    int             `json:"flaps,omitempty"`  // carrier changes so far; 0: not read
 	Steady   bool            `json:"steady,omitempty"` // wanted only: the carrier must not change in between
 	Tree     Tree            `json:"tree"`
+	Beneath  bool            `json:"beneath,omitempty"`  // below the WAN or LAN: its queues are somebody else's matter, and not read
 	Features map[string]bool `json:"features,omitempty"` // changeable offload features, by ethtool's leaf names
 }
 
@@ -94,6 +95,9 @@ func Restoring(before, wanted State) []Command {
 	for i, d := range before.Devices {
 		for feature, on := range d.Features {
 			blank.Devices[i].Features[feature] = !on
+		}
+		if d.Beneath {
+			continue
 		}
 		stays := func(is, want Tree) bool {
 			return is.Unrebuildable() != nil || !is.Empty() && !is.OwnRoot() && !is.OwnIngress() && is.patchTo(d.Name, want).diffs == nil

@@ -222,34 +222,36 @@ func (e *examination) offloads() {
 		if s.Rate == 0 || s.Rate >= splitBelow || strings.HasPrefix(s.Queue, "cake") || strings.HasPrefix(s.Queue, "tbf") { // these split
 			continue
 		}
-		for _, dev := range e.feeders(s.Device) {
-			if l, ok := e.link(dev); ok && l.Kind == "ifb" {
-				continue // an ifb merges nothing: no local connection sends through it, and it doesn't aggregate
+		for _, l := range e.feeders(s.Device) {
+			on := mergesBy(l, s.Device, tc.SwitchableOffloads(tc.ParseFeatures([]byte(e.Read("ethtool", "-k", l.Name)))))
+			if l.Name == s.Device { // what arrives there does not pass its shaper
+				on = slices.DeleteFunc(on, func(f string) bool { return f == "gro" })
 			}
-			on := tc.SwitchableOffloads(tc.ParseFeatures([]byte(e.Read("ethtool", "-k", dev))))
-			on = slices.DeleteFunc(on, func(f string) bool { return (f == "gro") == (dev == s.Device) })
 			if len(on) > 0 {
-				e.Find(platform.Finding{ID: "offloads", Blocking: true, What: fmt.Sprintf("%s merges packets (%s), and %s on %s does not split them", dev, strings.Join(on, ", "), s.Queue, s.Device),
-					Why: fmt.Sprintf("one of 64 KB occupies %s for %s", s.Rate.Short(), s.Rate.Time(65536).Round(1e5)), Remedy: "ethtool -K " + dev + " " + strings.Join(on, " off ") + " off"})
+				e.Find(platform.Finding{ID: "offloads", Blocking: true, What: fmt.Sprintf("%s merges packets (%s), and %s on %s does not split them", l.Name, strings.Join(on, ", "), s.Queue, s.Device),
+					Why: fmt.Sprintf("one of 64 KB occupies %s for %s", s.Rate.Short(), s.Rate.Time(65536).Round(1e5)), Remedy: "ethtool -K " + l.Name + " " + strings.Join(on, " off ") + " off"})
 			}
 		}
 	}
 }
 
-// feeders returns the devices whose offloads send merged packets to a shaper:
-// itself, and those that forward packets to it.
-func (e *examination) feeders(dev string) []string {
-	out := []string{dev}
+// feeders returns the devices whose offloads send merged packets to a shaper: itself, and
+// the stacks of those that forward packets to it. An ifb merges nothing: no local
+// connection sends through it, and it doesn't aggregate.
+func (e *examination) feeders(dev string) (out []tc.Link) {
+	if l, ok := e.link(dev); ok && l.Kind != "ifb" {
+		out = append(out, l)
+	}
 	for _, s := range e.Shapers {
 		if slices.Contains(s.IngressTo, dev) {
-			out = append(out, s.Device)
+			out = append(out, tc.Stack(e.links, s.Device)...)
 		}
 	}
 	switch {
 	case dev == e.WAN && e.LAN != "":
-		out = append(out, e.LAN)
+		out = append(out, tc.Stack(e.links, e.LAN)...)
 	case dev == e.LAN && e.WAN != "":
-		out = append(out, e.WAN)
+		out = append(out, tc.Stack(e.links, e.WAN)...)
 	}
 	return out
 }

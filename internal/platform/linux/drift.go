@@ -24,7 +24,7 @@ func (b *Backend) Drift(p plan.Plan, now, applied platform.State) ([]string, err
 	var diffs []string
 	for i, w := range was.Devices {
 		a := is.Device(w.Name)
-		if w.Exists && !a.Exists && w.Kind != "ifb" { // a missing ifb is reported already
+		if w.Exists && !a.Exists && w.Kind != "ifb" && !w.Beneath { // a missing ifb is reported already
 			diffs = append(diffs, w.Name+": the device is missing")
 		}
 		was.Devices[i] = oursOf(p, a, w)

@@ -2,9 +2,14 @@ package linux_test
 
 import (
 	"os/exec"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"unbloat/internal/await"
+	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/linux"
@@ -35,7 +40,7 @@ func besideLab(t *testing.T, make, remove string) {
 // TestWhichLineInLab: what a real kernel and ip(8) say of default routes leads to the
 // line, or to a choice between lines; never is there said to be none.
 func TestWhichLineInLab(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{}) {
+	if !labtest.Inside(t, labtest.Options{With: "TestWhichLineInLab|TestOffloadsBelowInLab"}) {
 		return
 	}
 	besideLab(t, `for n in 1 2; do
@@ -66,5 +71,59 @@ ip nexthop add id 1 via 192.0.1.1 dev line1; ip nexthop add id 6 via 2001:db8:1:
 			t.Errorf("%s: %q, %v; want %s", c.routes, wan, err, c.want)
 		}
 		sh(t, noDefault)
+	}
+}
+
+// TestOffloadsBelowInLab: behind a bridge and on a VLAN no packet stands merged in the
+// queue: GRO is off where packets are received, and on again after revert.
+func TestOffloadsBelowInLab(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{With: "TestWhichLineInLab|TestOffloadsBelowInLab"}) {
+		return
+	}
+	address := strings.Fields(sh(t, "ip -o -4 addr show dev lan"))[3]
+	besideLab(t, "ip link add line1 type veth peer name far1; ip link set line1 up; ip link set far1 up; ip link add line1.7 link line1 type vlan id 7; ip link set line1.7 up\n"+
+		"ip link add br-lan type bridge; ip link set br-lan up; ip addr del "+address+" dev lan; ip link set lan master br-lan; ip addr add "+address+" dev br-lan; ip route add "+strings.TrimSpace(sh(t, "ip route show default"))+"\n"+
+		"ethtool -K lan gro on; ethtool -K line1 gro on",
+		"ip link del line1; ip link del br-lan; ip addr add "+address+" dev lan; ethtool -K lan gro off")
+	merges := func(dev string) bool {
+		return strings.Contains(sh(t, "ethtool -k "+dev), "generic-receive-offload: on")
+	}
+	unbloat := labtest.Unbloat() + " "
+	found := func(wan string) string {
+		out, _ := exec.Command("sh", "-c", unbloat+"doctor --json --lan br-lan --wan "+wan).Output() // it fails if anything is in the way
+		return string(out)
+	}
+	t.Cleanup(func() { _ = exec.Command(labtest.Unbloat(), "revert").Run() }) // what a failure leaves
+	serveAll(t, lab.ServerAddr)
+	for _, wan := range []string{"line1.7", "wan"} {
+		sh(t, unbloat+"apply --aqm fq_codel --shape-down 20mbit --shape-up 4mbit --yes --quiet --lan br-lan --wan "+wan)
+		if merges("lan") || wan == "line1.7" && merges("line1") {
+			t.Errorf("%s: lan merges: %v, line1: %v", wan, merges("lan"), merges("line1"))
+		}
+		switch wan {
+		case "line1.7":
+			if said := found(wan); strings.Contains(said, "merges packets") {
+				t.Errorf("%s", said)
+			}
+			sh(t, "ethtool -K lan gro on")
+			if said := found(wan); !strings.Contains(said, "lan merges packets (gro)") {
+				t.Errorf("with GRO on lan: %s", said)
+			}
+		case "wan":
+			greedy(t, lab.Host(1), lab.ServerAddr, 1, 0)
+			queue := regexp.MustCompile(`Sent \d{6,} bytes(?s:.*)maxpacket (\d+)`)
+			var said []string
+			await.Until(t, 30*time.Second, "an upload through the queue", func() bool {
+				said = queue.FindStringSubmatch(sh(t, "tc -s qdisc show dev wan"))
+				return said != nil
+			})
+			if most, _ := strconv.Atoi(said[1]); most > 1514 {
+				t.Errorf("a packet of %d bytes stands in the queue", most)
+			}
+		}
+		sh(t, unbloat+"revert --quiet")
+		if !merges("lan") || !merges("line1") {
+			t.Errorf("%s, reverted: lan merges: %v, line1: %v", wan, merges("lan"), merges("line1"))
+		}
 	}
 }

@@ -95,6 +95,18 @@ func readRoutes(ctx context.Context, r platform.Runner, family string) ([]tc.Rou
 	return tc.ParseRoutes(out, nexthops)
 }
 
+// mergesBy returns the offloads by which packets come merged to a shaper, of those of a
+// device in the stack of top: what arrives is merged where it is received, and what this
+// machine sends is cut up for the device that it is sent by.
+func mergesBy(l tc.Link, top string, offloads []string) []string {
+	return slices.DeleteFunc(offloads, func(f string) bool {
+		if f == "gro" {
+			return !l.Merges()
+		}
+		return l.Name != top
+	})
+}
+
 // pastWAN checks whether packets leave past the WAN, which then holds back only a part
 // of what its line, or another, carries.
 func (e *examination) pastWAN() {

@@ -36,11 +36,11 @@ type Backend struct {
 // and those of an earlier state (nil if none).
 func (b *Backend) Observe(ctx context.Context, p plan.Plan, earlier platform.State) (platform.State, error) {
 	names := tc.Scope(p)
-	withFeatures := map[string]bool{}
+	withFeatures, beneath := map[string]bool{}, map[string]bool{}
 	var resolver *resolverConfig
 	var pinned *programs
 	for _, o := range p.Offloads {
-		withFeatures[o.Device] = true
+		withFeatures[o.Device], beneath[o.Device] = true, p.Beneath(o.Device)
 	}
 	if earlier != nil {
 		s, err := decode(earlier)
@@ -50,14 +50,15 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, earlier platform.Sta
 		resolver, pinned = s.Resolver, s.Programs
 		for _, d := range s.Devices {
 			if !contains(names, d.Name) {
-				names = append(names, d.Name)
+				names, beneath[d.Name] = append(names, d.Name), d.Beneath
 			}
+			beneath[d.Name] = beneath[d.Name] && d.Beneath // its queues were read
 			if d.Features != nil {
 				withFeatures[d.Name] = true
 			}
 		}
 	}
-	s, err := observe(ctx, b.Runner, names, withFeatures)
+	s, err := observe(ctx, b.Runner, names, withFeatures, beneath)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +174,9 @@ func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platf
 // observed devices, nor to wans.
 func others(s state, wans ...string) bool {
 	for _, d := range s.Devices {
-		wans = append(wans, d.Name)
+		if !d.Beneath {
+			wans = append(wans, d.Name)
+		}
 	}
 	return s.Table.Text != "" && !s.Table.Of(wans...)
 }
@@ -238,7 +241,7 @@ func readLinks(ctx context.Context, r platform.Runner) ([]tc.Link, error) {
 	return links, nil
 }
 
-func observe(ctx context.Context, r platform.Runner, names []string, withFeatures map[string]bool) (tc.State, error) {
+func observe(ctx context.Context, r platform.Runner, names []string, withFeatures, beneath map[string]bool) (tc.State, error) {
 	links, err := readLinks(ctx, r)
 	if err != nil {
 		return tc.State{}, err
@@ -251,6 +254,7 @@ func observe(ctx context.Context, r platform.Runner, names []string, withFeature
 				d = tc.Device{Name: name, Exists: true, Kind: l.Kind, Up: l.Up, Carrier: l.Carrier, MTU: l.MTU}
 			}
 		}
+		d.Beneath = beneath[name]
 		if d.Exists {
 			if err := observeDevice(ctx, r, &d, withFeatures[name]); err != nil {
 				return tc.State{}, err
@@ -262,13 +266,15 @@ func observe(ctx context.Context, r platform.Runner, names []string, withFeature
 }
 
 func observeDevice(ctx context.Context, r platform.Runner, d *tc.Device, withFeatures bool) (err error) {
-	if d.Tree, err = ReadTree(ctx, r, d.Name); err != nil {
-		return err
+	if !d.Beneath {
+		if d.Tree, err = ReadTree(ctx, r, d.Name); err != nil {
+			return err
+		}
 	}
 	if d.Tree.ForeignBuckets() && bucketsRoundUp(ctx, r) {
 		d.Tree.SayBuckets()
 	}
-	if d.Kind != "ifb" {
+	if d.Kind != "ifb" && !d.Beneath { // ports come and go
 		if b, err := platform.Output(ctx, r, "cat", "/sys/class/net/"+d.Name+"/carrier_changes"); err == nil {
 			d.Flaps, _ = strconv.Atoi(strings.TrimSpace(string(b)))
 		}

@@ -157,7 +157,7 @@ func Detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Capab
 		return plan.Capabilities{}, loopback(ctx, r)
 	}
 	f := plan.Capabilities{Platform: Name, Language: Language(), WAN: wan, LAN: lan, IFB: true, Offloads: []plan.Offload{}}
-	s, err := observe(ctx, r, []string{wan}, nil)
+	s, err := observe(ctx, r, []string{wan}, nil, nil)
 	if err != nil {
 		return f, err
 	}
@@ -202,16 +202,19 @@ func Detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Capab
 	} else {
 		f.NoResolver = why
 	}
-	for _, dev := range []string{wan, lan} {
-		if dev == "" {
-			continue
-		}
-		out, err := platform.Output(ctx, r, "ethtool", "-k", dev)
-		if err != nil {
-			continue // without ethtool the plan has no offloads
-		}
-		for _, feature := range tc.SwitchableOffloads(tc.ParseFeatures(out)) {
-			f.Offloads = append(f.Offloads, plan.Offload{Device: dev, Feature: feature})
+	for _, top := range []string{wan, lan} {
+		for _, l := range tc.Stack(links, top) {
+			out, err := platform.Output(ctx, r, "ethtool", "-k", l.Name)
+			if err != nil {
+				continue // without ethtool the plan has no offloads
+			}
+			for _, feature := range mergesBy(l, top, tc.SwitchableOffloads(tc.ParseFeatures(out))) {
+				o := plan.Offload{Device: l.Name, Feature: feature}
+				if l.Name != top {
+					o.Below = top
+				}
+				f.Offloads = append(f.Offloads, o)
+			}
 		}
 	}
 	return f, nil
