@@ -315,7 +315,7 @@ func TestFollowWiFiInLab(t *testing.T) {
 		s := followScenario(t, "follow-wifi")
 		lasting(s, 20*time.Second)
 		f := d.follow(s, "follows")["follows"]
-		d.atMost("p95, ms", f.p95, by(80, 90)) // with fixed rates 178 by day, 3462 at night; one that never cuts has 484
+		d.atMost("p95, ms", f.p95, by(80, 90))              // with fixed rates 178 by day, 3462 at night; one that never cuts has 484
 		d.atLeast("down + up, Mbit/s", f.sum(), by(40, 36)) // one that never rises has 33
 	})
 }
