@@ -18,6 +18,7 @@ import (
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
+	"unbloat/internal/reason"
 )
 
 // defaultStateDir is emptied by a reboot, as the kernel's queues are.
@@ -65,6 +66,15 @@ func (f *routerFlags) engine(d *platform.Driver, r platform.Runner, api bool) (*
 		return nil, err
 	}
 	return &apply.Engine{Backend: b, Runner: r, Dir: f.stateDir, WatchdogArgv: []string{o.Exe, "watchdog", "--state-dir", f.stateDir}}, nil
+}
+
+// warn says what a plan that was just made leaves out or can't do.
+func (f *routerFlags) warn(c *cobra.Command, p plan.Plan) {
+	var notes []string
+	for _, text := range reason.Texts(p.Warnings) {
+		notes = append(notes, strings.TrimSuffix(text, "."))
+	}
+	f.sayNotes(c, notes)
 }
 
 // options returns what a driver needs to know to change a router.
@@ -181,6 +191,7 @@ func runApply(c *cobra.Command, f *applyFlags, args []string) error {
 	if err != nil {
 		return changeError(err)
 	}
+	f.warn(c, p)
 	engine := r.engine
 	if f.dryRun {
 		steps, err := engine.Preview(ctx, p)

@@ -144,6 +144,7 @@ func runProve(c *cobra.Command, f *proveFlags) error {
 	for _, s := range sides { // before the line is loaded
 		if err == nil && s.Plan != nil {
 			err = engine.Rehearse(ctx, *s.Plan)
+			f.warn(c, *s.Plan)
 		}
 	}
 	if err != nil {

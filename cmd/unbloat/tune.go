@@ -183,6 +183,7 @@ func (f *tuneFlags) tune(c *cobra.Command, show func(server string) tuneView) (*
 	if err != nil { // before the line is loaded
 		return nil, at, changeError(fmt.Errorf("tune: %w", where.lacking(ctx, facts.WAN, err)))
 	}
+	f.warn(c, wide)
 	var client measure.Tester
 	var server chosenServer
 	err = f.each(use{c: c, command: "tune", often: true, quiet: f.quiet}, func(s chosenServer) (err error) {

@@ -121,10 +121,11 @@ const (
 	gcInterval = 5 * time.Second
 )
 
-// Bits of a connection's mark that are used; the others are left alone.
+// Bits of a connection's mark that are used, all of them MarkBits; the others are left alone.
 const (
 	MarkMask  = 0x0f000000 // the tin of what arrives
 	MarkShift = 24
+	MarkBits  = MarkMask | counted | isBulk | known | metered
 	counted   = 0x10000000 // the connection is counted as a heavy one
 	isBulk    = 0x20000000 // and is bulk: its machine has so many, or it has run long
 	known     = 0x40000000 // a TCP connection past its first bytes; one of UDP that is counted as a heavy one

@@ -163,6 +163,7 @@ type town struct {
 	follows bool // its line is followed
 	lasting bool // its daemon is not killed
 	follow  func(Line) (Follower, error)
+	log     io.Writer // nil: nobody reads it
 }
 
 func newPuppet(l Line) (Follower, error) {
@@ -253,7 +254,7 @@ func (x *town) text() []byte {
 
 // start starts the daemon, as after a crash.
 func (x *town) start() {
-	d, err := newDaemon(Options{File: x.file(), Memory: filepath.Join(x.dir, "state.json"), Log: io.Discard, Getenv: func(string) string { return "" }, Open: x.open,
+	d, err := newDaemon(Options{File: x.file(), Memory: filepath.Join(x.dir, "state.json"), Log: cmp.Or[io.Writer](x.log, io.Discard), Getenv: func(string) string { return "" }, Open: x.open,
 		Follow: x.follow}, x.config())
 	if err != nil {
 		x.t.Fatal(err)

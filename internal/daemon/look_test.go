@@ -10,7 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"unbloat/internal/daemon/config"
 	"unbloat/internal/daemon/keep"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform/fake"
 	"unbloat/unit"
 )
 
@@ -42,6 +45,46 @@ func TestLook(t *testing.T) {
 			if again := x.only().plan != made; again != (wan == x.wan) {
 				t.Errorf("told of %q: the plan is made again: %t", wan, again)
 			}
+		}
+	})
+}
+
+// TestMarksOfOthersCome: where rules of others that take the bits of marks come while the daemon
+// keeps a plan with classes, it goes on without them, and tells of the rule.
+func TestMarksOfOthersCome(t *testing.T) {
+	dir := inMemory(t)
+	synctest.Test(t, func(t *testing.T) {
+		x := newTown(t, "linux", dir, 1)
+		var told strings.Builder
+		x.log = &told
+		x.start()
+		defer func() { x.stop() }()
+		time.Sleep(5 * time.Second)
+		if w := x.only(); !w.plan.SetsMarks() {
+			t.Fatalf("there are no classes:\n%s", w.plan.Explain())
+		}
+		const rule = "from all fwmark 0x1 lookup 1"
+		x.router.mu.Lock()
+		x.router.at.(*fake.Linux).Kernel.Policies = "32765:\t" + rule + "\n"
+		x.router.mu.Unlock()
+		_, _ = x.only().call(t.Context(), func(context.Context) (any, error) {
+			x.only().router.Plan = func(ctx context.Context, w config.WAN) (plan.Plan, error) {
+				facts, err := x.driver.Detect(ctx, x.router, w.Interface, w.LAN)
+				if err != nil {
+					return plan.Plan{}, err
+				}
+				return plan.Make(w.PlanLine(), facts, w.Preferences())
+			}
+			return nil, nil
+		})
+		x.d.event(Event{})
+		time.Sleep(5 * time.Second)
+		s, _ := x.only().snapshot()
+		if p := x.only().plan; s.State != keep.InPlace || p == nil || p.SetsMarks() || p.Down == nil {
+			t.Errorf("%s: %s, by the plan\n%+v", s.State, s.Why, p)
+		}
+		if d, err := x.differs(); err != nil || len(d) > 0 || !strings.Contains(told.String(), "classes are left out") || !strings.Contains(told.String(), rule) {
+			t.Errorf("%v %q; it told\n%s", err, d, told.String())
 		}
 	})
 }

@@ -21,6 +21,7 @@ import (
 	"unbloat/internal/metrics"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
+	"unbloat/internal/reason"
 )
 
 // A Router is an opened way to the router of a WAN.
@@ -63,6 +64,7 @@ type wan struct {
 	failure error      // of the last look
 	why     string     // its text
 	by      string     // which program changed something last
+	warned  []string   // of the plan that was made last
 
 	calls   chan func()
 	changed chan struct{} // there is news
@@ -271,6 +273,7 @@ func (w *wan) mend(ctx context.Context, a keep.Action) (m apply.Mended, err erro
 			return m, err
 		}
 		w.plan = w.again(&p)
+		w.warn(p)
 	}
 	engine := w.router.Engine
 	if a.Take {
@@ -280,6 +283,17 @@ func (w *wan) mend(ctx context.Context, a keep.Action) (m apply.Mended, err erro
 		return w.mendFollowed(ctx, engine, l)
 	}
 	return engine.Mend(ctx, *w.plan)
+}
+
+// warn tells what the plan leaves out or can't do, if the last one did not.
+func (w *wan) warn(p plan.Plan) {
+	texts := reason.Texts(p.Warnings)
+	for _, text := range texts {
+		if !slices.Contains(w.warned, text) {
+			w.d.log("%s: %s", w.config.Name(), text)
+		}
+	}
+	w.warned = texts
 }
 
 // open reaches the router.

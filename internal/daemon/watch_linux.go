@@ -24,11 +24,12 @@ const (
 	nfgenHeader    = 4  // bytes of struct nfgenmsg
 )
 
-// Watch tells of changes of links, addresses, default routes, traffic control and
-// nftables until ctx ends; then it closes the channel. Without nftables, or without the right to
+// Watch tells of changes of links, addresses, default routes, policy routing, traffic control
+// and nftables until ctx ends; then it closes the channel. Without nftables, or without the right to
 // hear of it, it tells of the rest.
 func Watch(ctx context.Context, tell func(Event)) (ended <-chan struct{}, err error) {
-	route, err := netlinkSocket(unix.NETLINK_ROUTE, unix.RTMGRP_LINK|unix.RTMGRP_TC|unix.RTMGRP_IPV4_IFADDR|unix.RTMGRP_IPV6_IFADDR|unix.RTMGRP_IPV4_ROUTE|unix.RTMGRP_IPV6_ROUTE)
+	route, err := netlinkSocket(unix.NETLINK_ROUTE, unix.RTMGRP_LINK|unix.RTMGRP_TC|unix.RTMGRP_IPV4_IFADDR|unix.RTMGRP_IPV6_IFADDR|unix.RTMGRP_IPV4_ROUTE|unix.RTMGRP_IPV6_ROUTE|
+		1<<(unix.RTNLGRP_IPV4_RULE-1)|1<<(unix.RTNLGRP_IPV6_RULE-1))
 	if err != nil {
 		return nil, fmt.Errorf("hear of changes of the network: %w", err)
 	}
@@ -238,7 +239,7 @@ func (l links) route(m message, tell func(Event)) {
 			l[index] = is
 			tell(Event{})
 		}
-	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
+	case unix.RTM_NEWADDR, unix.RTM_DELADDR, unix.RTM_NEWRULE, unix.RTM_DELRULE:
 		tell(Event{})
 	case unix.RTM_NEWQDISC, unix.RTM_DELQDISC, unix.RTM_NEWTCLASS, unix.RTM_DELTCLASS, unix.RTM_NEWTFILTER, unix.RTM_DELTFILTER:
 		tell(Event{By: programOf(int(m.port), ""), Port: m.port})

@@ -69,6 +69,17 @@ func TestWays(t *testing.T) {
 	}
 }
 
+// A rule of policy routing that comes or goes is told of: it may be one that looks at marks.
+func TestRulesAreToldOf(t *testing.T) {
+	told := 0
+	for _, kind := range []uint16{unix.RTM_NEWRULE, unix.RTM_DELRULE} {
+		links{}.route(message{kind: kind}, func(Event) { told++ })
+	}
+	if told != 2 {
+		t.Errorf("told of %d of 2", told)
+	}
+}
+
 // renewed counts.
 type renewed struct {
 	Follower

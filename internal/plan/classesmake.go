@@ -64,7 +64,6 @@ func (m *maker) wantClasses() division {
 	case m.lang.ClassesAsked == m.aqm: // a single queue is better without rules
 		return division{why: m.lang.ClassesUnasked}
 	case m.hashes():
-		return division{on: true}
 	case !m.lang.Classes || !able:
 		return m.noClasses(asked)
 	case m.facts.NoClasses != "":
@@ -74,7 +73,27 @@ func (m *maker) wantClasses() division {
 		}
 		return d
 	}
+	if len(m.facts.OthersMarks) > 0 && !m.byBPF() {
+		why := m.othersMarks()
+		return division{why: why, warning: say(reason.ClassesNone).With(why)}
+	}
 	return division{on: true}
+}
+
+// mostNamed is how many rules of others are named at most.
+const mostNamed = 4
+
+// othersMarks says why nothing may take bits of marks.
+func (m *maker) othersMarks() reason.Reason {
+	var rules []reason.Reason
+	for i, r := range m.facts.OthersMarks {
+		if i == mostNamed {
+			rules = append(rules, reason.Written("…"))
+			break
+		}
+		rules = append(rules, reason.Written(r))
+	}
+	return say(reason.OthersMarks).With(rules...)
 }
 
 // divides reports whether a shaped direction has classes.
@@ -95,6 +114,10 @@ func (m *maker) sayUndivided() {
 // classes adds the classes to a plan that has its shapers.
 func (m *maker) classes() error {
 	c := &Classes{Rules: slices.Clone(m.preferences.Classes.Rules), DSCP: m.preferences.Classes.DSCP, Behaviour: m.behaviour(), Varies: m.line.Varies}
+	if len(m.facts.OthersMarks) > 0 && len(c.Rules) > 0 { // there is a BPF program: the rules alone take marks
+		c.Rules = nil
+		m.warning(say(reason.ClassesLeftOut).With(m.othersMarks()))
+	}
 	for i, r := range c.Rules {
 		home, err := m.resolve(fmt.Sprintf("rule[%d].home", i), r.Home)
 		if err != nil {
@@ -142,17 +165,17 @@ func (m *maker) classes() error {
 // The BPF program knows what nftables' rules know, but not traffic by its name: that
 // nftables marks for it.
 func (m *maker) classifier(c *Classes) {
-	why := m.withoutBPF(c)
+	why := m.withoutBPF()
 	if m.preferences.Classes.Classifier != ByBPF {
 		if why.IsZero() {
 			m.because("classes.classifier", word(string(ByNFT)), say(reason.NFTClassifies))
 		}
 		return
 	}
-	if why.IsZero() && m.lang.BPFOmitted {
-		why = say(reason.BPFNotThere, "platform", m.lang.Platform)
-	}
-	if !why.IsZero() {
+	if !m.byBPF() {
+		if why.IsZero() { // this build has none
+			why = say(reason.BPFNotThere, "platform", m.lang.Platform)
+		}
 		m.because("classes.classifier", word(string(ByNFT)), why)
 		m.warning(say(reason.BPFLeftOut).With(why))
 		return
@@ -179,15 +202,19 @@ func (m *maker) withoutNAT(c *Classes) {
 	}
 }
 
+// byBPF reports whether a BPF program will apply the rules of classes.
+func (m *maker) byBPF() bool {
+	return m.preferences.Classes.Classifier == ByBPF && m.withoutBPF().IsZero() && !m.lang.BPFOmitted
+}
+
 // withoutBPF says why a BPF program can't apply the rules of such a plan; zero: it can.
-func (m *maker) withoutBPF(c *Classes) reason.Reason {
-	up, down := m.plan.Up, m.plan.Down
+func (m *maker) withoutBPF() reason.Reason {
 	switch {
 	case !m.lang.BPF:
 		return say(reason.BPFNotThere, "platform", m.lang.Platform)
 	case m.aqm != CAKE:
 		return say(reason.BPFNeedsCAKE)
-	case up == nil || down == nil || down.IngressOf == "" || c.Up == nil || c.Down == nil:
+	case m.plan.UpBps == 0 || m.plan.DownBps == 0 || m.side != SideIFB || m.facts.NoMarks:
 		return say(reason.BPFNeedsBoth)
 	case m.facts.LAN == "":
 		return say(reason.BPFNeedsLAN)

@@ -50,6 +50,12 @@ func ParseDSCP(s string) (uint8, error) { return classify.ParseDSCP(s) }
 // ByBehaviour reports whether the plan has classes by how flows behave, not by rules alone.
 func (p Plan) ByBehaviour() bool { return p.Classes != nil && p.Classes.Behaviour != (Behaviour{}) }
 
+// SetsMarks reports whether the classes take bits of connections' marks: all of Linux do
+// but those that the BPF program gives alone.
+func (p Plan) SetsMarks() bool {
+	return p.Classes != nil && (!p.Classes.ByBPF() || len(p.Classes.Rules) > 0)
+}
+
 // Policy returns the rules and limits that classify the plan's traffic; it is zero
 // if the plan has no classes. It does not contain what the shapers do with a class.
 func (p Plan) Policy() classify.Policy {

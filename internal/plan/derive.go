@@ -85,6 +85,11 @@ func (m *maker) make(down, up unit.Rate) (Plan, error) {
 		DownBps: down, UpBps: up, AQM: m.aqm, Goal: m.goal(),
 		Basis: &Basis{Line: m.line, Capabilities: m.facts, Preferences: m.preferences},
 	}
+	if down != 0 {
+		if err := m.chooseSide(); err != nil {
+			return Plan{}, err
+		}
+	}
 	m.division, m.patient = m.wantClasses(), map[Direction][]Reason{}
 	if m.division.on && m.lang.Weights {
 		m.aqmWhy = say(reason.AQMWeights)
@@ -98,9 +103,6 @@ func (m *maker) make(down, up unit.Rate) (Plan, error) {
 		m.plan.Up = m.shaper(DirectionUp, up)
 	}
 	if down != 0 {
-		if err := m.chooseSide(); err != nil {
-			return Plan{}, err
-		}
 		m.plan.Down = m.shaper(DirectionDown, down)
 	}
 	m.sayUndivided()

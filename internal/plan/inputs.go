@@ -38,6 +38,7 @@ type Capabilities struct {
 	NoRules      bool                `json:"no_rules,omitempty"`       // it lacks u32 filters with skbedit, which give small packets priority
 	NoClasses    string              `json:"no_classes,omitempty"`     // why it cannot divide traffic into classes; "": it can
 	NoMarks      bool                `json:"no_marks,omitempty"`       // it lacks the ctinfo action, which restores the class of arriving packets
+	OthersMarks  []string            `json:"others_marks,omitempty"`   // rules of other programs that write, copy or compare the bits of marks that classes use
 	Resolver     string              `json:"resolver,omitempty"`       // configuration file with which its dnsmasq fills the sets of domain rules; "": not known
 	NoResolver   string              `json:"no_resolver,omitempty"`    // why its resolver cannot fill them; "": it can, or nobody looked
 	Hosts        map[string][]string `json:"hosts,omitempty"`          // addresses or MAC addresses of the home's machines, by name (lower case)

@@ -291,7 +291,7 @@ func (m *maker) chooseSide() error {
 			side, why = SideLAN, say(reason.SideOfArticle)
 		} else if m.preferences.FlowTable {
 			side, why = SideLAN, say(reason.SideFlowTable)
-		} else if m.hashes() && m.facts.LAN != "" {
+		} else if m.hashes() && m.facts.LAN != "" && len(m.facts.OthersMarks) == 0 {
 			side, why = SideLAN, say(reason.SideHashed)
 		} else if side == SideIFB && !m.facts.IFB && m.facts.LAN != "" {
 			side, why = SideLAN, say(reason.SideNoIFB)

@@ -63,7 +63,11 @@ func German() *Language {
 	}
 	maps.Copy(l.Words, germanTables())
 	maps.Copy(l.Words, germanFollow())
-	maps.Copy(l.Words, englishPlan()) // plans are not translated into German yet
+	maps.Copy(l.Words, englishPlan()) // plans are not translated into German yet, but for what the daemon tells of them
+	maps.Copy(l.Words, map[Code]string{
+		ClassesNone: "Klassen fallen weg: {causes}",
+		OthersMarks: "andere Regeln schreiben, kopieren oder vergleichen Bits von Marken, die Klassen brauchen (0xff000000), so dass Verbindungen fehlgehen könnten: {causes}; geben Sie diesen Regeln eine Maske eigener Bits, etwa 0x1/0x00ffffff",
+	})
 	maps.Copy(l.Names, englishPlanNames())
 	maps.Copy(l.Names, germanWatch())
 	return l

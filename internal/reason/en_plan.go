@@ -131,6 +131,8 @@ func englishPlan() map[Code]string {
 		BPFNeedsLAN:            "the program must see machines enter from the LAN, since the WAN shows one address behind NAT: name the interface with --lan",
 		ClassesLeftOut:         "classes: what was asked of them is left out: {causes}",
 		ClassesNoMarks:         "this kernel has no ctinfo action (module act_ctinfo; OpenWrt: opkg install kmod-sched-ctinfo), so what arrives cannot be told its class before the shaper; shaping on the LAN's side would",
+		ClassesNone:            "classes are left out: {causes}",
+		OthersMarks:            "other rules write, copy or compare bits of marks that classes take (0xff000000), so connections could go astray: {causes}; give these rules a mask of their own bits, as in 0x1/0x00ffffff",
 		RuleLeftOut:            "classes: rule {rule:q} is left out: {platform:s} {causes}",
 		RuleUploadAlone:        "classes: rule {rule:q} counts for the upload alone: {causes}",
 		RuleOpenedOutside:      "classes: rule {rule:q} does not find what the home sends on connections that were opened from outside: they reach the WAN at the router's own address",

@@ -161,6 +161,8 @@ const (
 	ClassesUnable       Code = "classes_unable"
 	ClassesLeftOut      Code = "classes_left_out"
 	ClassesNoMarks      Code = "classes_no_marks"
+	ClassesNone         Code = "classes_none"
+	OthersMarks         Code = "others_marks"
 	RuleLeftOut         Code = "rule_left_out"
 	RuleUploadAlone     Code = "rule_upload_alone"
 	RuleOpenedOutside   Code = "rule_opened_outside"

@@ -24,11 +24,11 @@ import (
 // Table is the table of iptables that the rules are in.
 const Table = "mangle"
 
-// prefix begins the names of our chains, meters and lists; markPrefix that of the
+// Prefix begins the names of our chains, meters and lists; markPrefix that of the
 // empty chain that carries the hash of what was rendered.
 const (
-	prefix     = "ub_"
-	markPrefix = prefix + "plan_"
+	Prefix     = "ub_"
+	markPrefix = Prefix + "plan_"
 )
 
 // A Set is the chains and rules of a plan, in the order in which they are made. The
@@ -56,10 +56,10 @@ func Render(p plan.Plan, root string) Set {
 	r := renderer{p: p, root: root}
 	var out Set
 	for _, c := range t.Chains {
-		out.Chains = append(out.Chains, prefix+c.Name)
+		out.Chains = append(out.Chains, Prefix+c.Name)
 		for _, s := range c.Steps {
 			for _, words := range r.step(c.Direction, s) {
-				out.Rules = append(out.Rules, strings.Join(slices.Concat([]string{"-A", prefix + c.Name}, words), " "))
+				out.Rules = append(out.Rules, strings.Join(slices.Concat([]string{"-A", Prefix + c.Name}, words), " "))
 			}
 		}
 	}
@@ -69,7 +69,7 @@ func Render(p plan.Plan, root string) Set {
 		shares []plan.Share
 	}{{plan.DirectionUp, p.Up, p.Classes.Up}, {plan.DirectionDown, p.Down, p.Classes.Down}} {
 		if d.s != nil && d.shares != nil {
-			out.Rules = append(out.Rules, fmt.Sprintf("-A POSTROUTING -o %s -j %s%s_class", d.s.Device, prefix, d.way))
+			out.Rules = append(out.Rules, fmt.Sprintf("-A POSTROUTING -o %s -j %s%s_class", d.s.Device, Prefix, d.way))
 		}
 	}
 	h := fnv.New64a()
@@ -102,11 +102,11 @@ func Listed(text string) string {
 	var chains, rules []string
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
-		name, isChain := strings.CutPrefix(line, "-N "+prefix)
+		name, isChain := strings.CutPrefix(line, "-N "+Prefix)
 		switch {
 		case isChain:
-			chains = append(chains, prefix+name)
-		case strings.HasPrefix(line, "-A "+prefix) || strings.Contains(line, " "+prefix):
+			chains = append(chains, Prefix+name)
+		case strings.HasPrefix(line, "-A "+Prefix) || strings.Contains(line, " "+Prefix):
 			rules = append(rules, line)
 		}
 	}
@@ -147,42 +147,6 @@ func digest(chains, rules []string) string {
 	return fmt.Sprintf("the classes of %s by iptables: %d chains, %d rules (%08x)", hash, len(chains), len(rules), h.Sum32())
 }
 
-// A WholeMark is a rule of somebody else that writes all bits of a connection's
-// mark, or copies all of them to packets. Ours could not stay beside it.
-type WholeMark string
-
-// WholeMarks returns such rules of what `iptables -t mangle -S` lists.
-func WholeMarks(text string) []WholeMark {
-	var out []WholeMark
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		w := strings.Fields(line)
-		i := slices.Index(w, "CONNMARK")
-		if i < 1 || strings.HasPrefix(line, "-A "+prefix) {
-			continue
-		}
-		whole := true
-		for j, x := range w {
-			if x == "--set-xmark" && j+1 < len(w) {
-				_, mask, has := strings.Cut(w[j+1], "/")
-				m, err := strconv.ParseUint(mask, 0, 32)
-				whole = !has || err != nil || uint32(m)&ourBits != 0
-			}
-			if (x == "--ctmask" || x == "--mask" && i < j) && j+1 < len(w) {
-				m, err := strconv.ParseUint(w[j+1], 0, 32)
-				whole = err != nil || uint32(m)&ourBits != 0
-			}
-		}
-		if whole {
-			out = append(out, WholeMark(line))
-		}
-	}
-	return out
-}
-
-// ourBits are those of a connection's mark that the rules use.
-const ourBits = 0xff000000
-
 // A renderer writes the rules of one plan.
 type renderer struct {
 	p    plan.Plan
@@ -208,9 +172,9 @@ func (r renderer) step(d plan.Direction, s classify.Step) [][]string {
 		words := x.words()
 		switch s.Then {
 		case classify.Goto:
-			words = append(words, "-g", prefix+s.To)
+			words = append(words, "-g", Prefix+s.To)
 		case classify.Jump:
-			words = append(words, "-j", prefix+s.To)
+			words = append(words, "-j", Prefix+s.To)
 		case classify.Accept, classify.Drop:
 			panic("iptables: no rule of these ends a packet's way")
 		}
@@ -272,7 +236,7 @@ func (x rule) with(d plan.Direction, c classify.Cond) []rule {
 		}
 		return out
 	case classify.Member:
-		return x.and("-m", "recent", "--rcheck", "--seconds", strconv.Itoa(int(c.Set.Timeout/time.Second)), "--name", prefix+c.Set.Name, home(d))
+		return x.and("-m", "recent", "--rcheck", "--seconds", strconv.Itoa(int(c.Set.Timeout/time.Second)), "--name", Prefix+c.Set.Name, home(d))
 	case classify.Meter:
 		var words []string
 		for i, rate := range c.Rates {
@@ -439,7 +403,7 @@ func meter(d plan.Direction, s *classify.Set, i int, r classify.Rate) []string {
 		classify.HomeAddressAndPort: src + "ip," + src + "port",
 		classify.FlowKey:            "srcip,srcport,dstip,dstport",
 	}[s.Key]
-	name := prefix + s.Name
+	name := Prefix + s.Name
 	if i > 0 {
 		name += "b"
 	}
@@ -479,7 +443,7 @@ func (r renderer) effect(d plan.Direction, x rule, e classify.Effect) rule {
 		}
 		x.target = []string{"-j", "CONNMARK", "--set-xmark", fmt.Sprintf("0x%x/0x%x", e.Or, mask)}
 	case classify.Remember:
-		x.match = append(slices.Clone(x.match), "-m", "recent", "--set", "--name", prefix+e.Set.Name, home(d))
+		x.match = append(slices.Clone(x.match), "-m", "recent", "--set", "--name", Prefix+e.Set.Name, home(d))
 	case classify.Classify:
 		x.target = []string{"-j", "CLASSIFY", "--set-class", fmt.Sprintf("%s%x", r.root, nft.Minor(r.p, e.Direction, plan.Tin(e.Lane.Tin)))}
 	default:

@@ -102,7 +102,7 @@ func TestClassesInTheWay(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-		}, "as MultiWAN does (-A POSTROUTING -o wan -j CONNMARK"},
+		}, "as MultiWAN does (iptables -t mangle -A POSTROUTING -o wan -j CONNMARK"},
 		"no hashlimit": {func(o *fake.ClearOS) {
 			o.Tools["unshare"] = fake.Tool{Run: func([]string, []byte) (string, error) {
 				return "", errors.New("iptables-restore v1.4.21: Couldn't load match `hashlimit'")

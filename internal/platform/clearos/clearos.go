@@ -188,8 +188,12 @@ func (b *Backend) checkClasses(ctx context.Context, p plan.Plan) error {
 		return nil
 	}
 	const doing, remedy = "give flows classes by iptables", "plan without --classes on"
-	if list := iptables.WholeMarks(mangle(ctx, b.Runner)); len(list) > 0 {
-		return &platform.PreconditionError{Doing: doing, What: fmt.Sprintf("another rule writes or copies whole marks of connections, as MultiWAN does (%s), and the classes are kept in eight bits of them", list[0]), Remedy: remedy}
+	list, err := linux.OthersMarks(ctx, b.Runner)
+	if err != nil {
+		return err
+	}
+	if len(list) > 0 {
+		return &platform.PreconditionError{Doing: doing, What: fmt.Sprintf("another rule writes, copies or compares whole marks, as MultiWAN does (%s), and the classes are kept in eight bits of them", list[0]), Remedy: remedy}
 	}
 	_, said, err := b.Runner.Run(ctx, []string{"unshare", "-n", "iptables-restore"}, []byte(rules.Restored()))
 	if text := strings.TrimSpace(string(said)); err != nil && strings.Contains(text, "iptables-restore") {

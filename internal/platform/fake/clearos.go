@@ -34,6 +34,15 @@ func NewClearOS() *ClearOS {
 		}
 		return c.Mangle.List(), nil
 	}}
+	c.Tools["iptables-save"] = Tool{Run: func([]string, []byte) (string, error) {
+		text := "*mangle\n"
+		for line := range strings.Lines(c.Mangle.List()) {
+			if strings.HasPrefix(line, "-A ") {
+				text += line
+			}
+		}
+		return text + "COMMIT\n", nil
+	}}
 	unshare := c.Tools["unshare"]
 	c.Tools["unshare"] = Tool{Run: func(args []string, stdin []byte) (string, error) {
 		if strings.Join(args, " ") == "-n iptables-restore" {

@@ -86,19 +86,23 @@ func withoutShortWay(rules string) string {
 	return before + after
 }
 
+// classed reports whether our table of classes is there.
+func (e *examination) classed() bool {
+	return strings.Contains(e.ruleset, "table "+nft.Family+" "+nft.TableIs+" ")
+}
+
 // shortCut reports a flow table. One in software bypasses nftables' later
 // rules, but not tc: the redirect to an ifb comes before it, and its packets
 // pass the egress device's qdisc. So rates hold, but classes, which rules set,
 // are lost.
 func (e *examination) shortCut(whose string, hardware bool, remedy string) {
-	classed := strings.Contains(e.ruleset, "table "+nft.Family+" "+nft.TableIs+" ")
 	f := platform.Finding{ID: "flow-offload", Remedy: remedy}
 	switch {
 	case hardware:
 		f.Blocking = true
 		f.What = whose + " offloads flows to hardware"
 		f.Why = "the hardware carries their packets past the kernel, so no queue here holds their rate, divides them or counts them"
-	case classed:
+	case e.classed():
 		f.Blocking = true
 		f.What = whose + " carries flows past its own forward and postrouting rules (a flow table in software)"
 		f.Why = "rates are held all the same, since tc's queues still see every packet; but it is such rules that give a packet its class, so these flows are told apart only where they arrive through an ifb"

@@ -116,7 +116,8 @@ func film(t *testing.T, c net.Conn) {
 // leaves is taken away.
 func routerInLab(t *testing.T) bool {
 	t.Helper()
-	if !labtest.Inside(t, labtest.Options{With: "TestClassesInLab|TestDomainsInLab|TestLongConnectionsInLab|TestLooksInLab|TestClassesLostInLab|TestTrustedAndWashedInLab|TestClassifierByBPFInLab|TestReplacedRuleInLab"}) {
+	if !labtest.Inside(t, labtest.Options{With: "TestClassesInLab|TestDomainsInLab|TestLongConnectionsInLab|TestLooksInLab|TestClassesLostInLab|TestTrustedAndWashedInLab|TestClassifierByBPFInLab|TestReplacedRuleInLab|" +
+		"TestMarksOfOthersInLab"}) {
 		return false
 	}
 	t.Cleanup(func() {

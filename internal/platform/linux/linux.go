@@ -98,6 +98,9 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.
 	if err := checkResolver(s.Resolver); err != nil {
 		return nil, err
 	}
+	if err := CheckMarks(ctx, b.Runner, p); err != nil {
+		return nil, err
+	}
 	if err := attachPrograms(&tree, p); err != nil {
 		return nil, err
 	}

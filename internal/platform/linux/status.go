@@ -197,6 +197,9 @@ func Detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Capab
 			f.AQMs = append(f.AQMs, plan.FIFO)
 		}
 	}
+	if f.OthersMarks, err = OthersMarks(ctx, r); err != nil {
+		return f, err
+	}
 	if found, why := findResolver(ctx, r); found != nil {
 		f.Resolver = found.Path
 	} else {

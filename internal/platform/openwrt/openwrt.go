@@ -172,6 +172,9 @@ func (b *Backend) classes(ctx context.Context, p plan.Plan, s conf.State) (scrip
 		return "", nft.Table{}, &platform.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: "another WAN's is divided already, and there is one table for one",
 			Or: &platform.Setting{Key: "classes", Value: plan.ClassesOff}}
 	}
+	if err := linux.CheckMarks(ctx, b.Runner, p); err != nil {
+		return "", nft.Table{}, err
+	}
 	if err := linux.CheckTable(ctx, b.Runner, p.WAN, now, table); err != nil {
 		return "", nft.Table{}, err
 	}

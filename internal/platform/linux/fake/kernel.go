@@ -40,6 +40,9 @@ type Kernel struct {
 	Routes map[string]string
 	// PPPoE is /proc/net/pppoe; "": there is none.
 	PPPoE string
+	// Others are other programs' tables of nftables, as nft(8) lists them, and
+	// Policies what `ip rule` prints for both versions of IP.
+	Others, Policies string
 }
 
 // A Device is one network device.
@@ -293,6 +296,8 @@ func (k *Kernel) ip(args []string) (string, error) {
 			out = append(out, fmt.Sprintf(`{"ifname":%q,"flags":[%s],"mtu":%d,"link_type":"ether"%s}`, d.Name, flags, d.MTU, info))
 		}
 		return "[" + strings.Join(out, ",") + "]\n", nil
+	case args[len(args)-1] == "rule":
+		return k.Policies, nil
 	case args[0] == "link" && args[1] == "add":
 		name := after(args, "name")
 		if _, err := k.device(name); err == nil {

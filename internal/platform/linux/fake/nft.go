@@ -11,6 +11,8 @@ func (k *Kernel) nft(args []string, stdin string) (string, error) {
 	switch {
 	case k.lacks("nft"):
 		return "", errors.New("netlink: Error: cache initialization failed: Protocol not supported")
+	case slices.Contains(args, "ruleset"):
+		return k.Others + k.Table, nil
 	case slices.Contains(args, "list"):
 		if k.Table == "" {
 			return "", errors.New("Error: No such file or directory") //nolint:staticcheck // as nft(8) says it
