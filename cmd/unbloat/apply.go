@@ -90,6 +90,7 @@ func changeError(err error) error {
 		tool    *platform.MissingToolError
 		foreign *tc.ForeignError
 		busy    *apply.BusyError
+		stopped *apply.StoppedError
 		noAQM   *plan.UnsupportedAQMError
 		none    *plan.NoAQMError
 		noIn    *plan.NoIngressError
@@ -107,6 +108,8 @@ func changeError(err error) error {
 		return err
 	case errors.As(err, &there):
 		return thereError(there)
+	case errors.As(err, &stopped):
+		return &exitError{exitNoBetter, err}
 	case errors.As(err, &pre), errors.As(err, &tool), errors.As(err, &foreign), errors.As(err, &busy), errors.As(err, &noAQM), errors.As(err, &none), errors.As(err, &noIn):
 		return &exitError{exitPrecondition, err}
 	case errors.As(err, &input), errors.As(err, &field), errors.As(err, &swapped), errors.As(err, &above), errors.Is(err, plan.ErrNothingToShape), badAddress(err):

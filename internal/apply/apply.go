@@ -1,5 +1,5 @@
 // Package apply changes a router in a transaction: snapshot → start a watchdog →
-// apply → read back → commit or revert. It knows no platform. A Backend reads the
+// apply → read back → see that connections go on → commit or revert. It knows no platform. A Backend reads the
 // router's state, computes the wanted state and compares; this package runs the
 // commands, keeps the journal, and undoes.
 //
@@ -99,6 +99,7 @@ type Transaction struct {
 	journal Journal
 	path    string
 	options Options
+	vigil   vigil // over the connections that moved before it
 	// Ran are the commands so far that changed the router.
 	Ran []platform.Step
 	// Unchanged means that the router was already as the plan wants it: nothing was
@@ -179,7 +180,8 @@ func (e *Engine) prepare(ctx context.Context, p plan.Plan, running *plan.Plan) (
 	return x, err
 }
 
-// Begin applies the plan and reads the result back. If it returns an error, the
+// Begin applies the plan and reads the result back. Where the backend is a
+// platform.Witness, connections that moved before must go on. If it returns an error, the
 // router is as before. Otherwise the caller commits, reverts, or leaves the change
 // to the watchdog, and then calls Close.
 func (e *Engine) Begin(ctx context.Context, p plan.Plan, o Options) (_ *Transaction, err error) {
@@ -200,11 +202,19 @@ func (e *Engine) Begin(ctx context.Context, p plan.Plan, o Options) (_ *Transact
 		return nil, err
 	}
 	x, err := e.prepare(ctx, p, o.running)
+	if err == nil && len(x.steps) > 0 && !e.recorded(Journal{WAN: p.WAN, Plan: p, Origin: x.origin, Wanted: x.wanted}) { // what was kept before is put back at once
+		if t.vigil = e.watchOver(ctx); len(t.vigil) > 0 { // which took a while
+			x, err = e.prepare(ctx, p, o.running)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
 	t.journal = Journal{Schema: JournalSchema, ID: newID(), WAN: p.WAN, Phase: Applying, Boot: proc.BootID(), WatchdogAt: e.WatchdogAt,
 		Deadline: e.uptime() + e.timeToApply(o), Plan: p, Before: x.now, Origin: x.origin, Wanted: x.wanted}
+	if len(t.vigil) > 0 {
+		t.journal.Deadline += vigilTime
+	}
 	t.Differed = x.differences
 	if len(x.steps) == 0 && (!o.Hold || o.IfAny) {
 		t.Unchanged = true
@@ -298,6 +308,12 @@ func (t *Transaction) carryOut(ctx context.Context, steps []platform.Step) error
 	}
 	if len(diffs) > 0 {
 		return t.giveUp(ctx, t.orUndone(ctx, &VerifyError{WAN: t.journal.WAN, Differences: diffs}))
+	}
+	if v := t.vigil; len(v) > 0 {
+		t.vigil = nil
+		if err := t.stillMove(ctx, v); err != nil {
+			return t.giveUp(ctx, t.orUndone(ctx, err))
+		}
 	}
 	if err := t.stillOurs(); err != nil {
 		return t.giveUp(ctx, err)

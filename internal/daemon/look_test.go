@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -13,7 +14,9 @@ import (
 	"unbloat/internal/daemon/config"
 	"unbloat/internal/daemon/keep"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 	"unbloat/internal/platform/fake"
+	"unbloat/internal/platform/linux"
 	"unbloat/unit"
 )
 
@@ -85,6 +88,71 @@ func TestMarksOfOthersCome(t *testing.T) {
 		}
 		if d, err := x.differs(); err != nil || len(d) > 0 || !strings.Contains(told.String(), "classes are left out") || !strings.Contains(told.String(), rule) {
 			t.Errorf("%v %q; it told\n%s", err, d, told.String())
+		}
+	})
+}
+
+// A cutOff router's connections move until it is changed.
+type cutOff struct {
+	*linux.Backend
+	changed func() bool
+	moved   int64
+}
+
+func (c *cutOff) Flows(context.Context) ([]platform.Flow, error) {
+	if !c.changed() {
+		c.moved = time.Now().UnixMilli()
+	}
+	var all []platform.Flow
+	for n := range byte(2) {
+		all = append(all, platform.Flow{Interface: "wg0", Key: string('a' + n), Far: netip.AddrFrom4([4]byte{192, 0, 2, n}), Out: c.moved, In: c.moved})
+	}
+	return all, nil
+}
+
+func (c *cutOff) Answers(_ context.Context, _ string, all []netip.Addr) []netip.Addr {
+	if c.changed() {
+		return nil
+	}
+	return all
+}
+
+// TestStoppedIsLeftAlone: what had to be undone because it stopped connections is not tried again,
+// until somebody turns the line on; the daemon says why.
+func TestStoppedIsLeftAlone(t *testing.T) {
+	dir := inMemory(t)
+	synctest.Test(t, func(t *testing.T) {
+		x := newTown(t, "linux", dir, 1)
+		x.start()
+		defer func() { x.stop() }()
+		time.Sleep(5 * time.Second)
+		k := x.router.at.(*fake.Linux)
+		text := func() string {
+			x.router.mu.Lock()
+			defer x.router.mu.Unlock()
+			return k.Text()
+		}
+		before := text()
+		_, _ = x.only().call(t.Context(), func(context.Context) (any, error) { // other rates are wanted
+			w := x.only()
+			e, made := w.router.Engine, w.router.Plan
+			e.Backend = &cutOff{Backend: e.Backend.(*linux.Backend), changed: func() bool { return text() != before }}
+			w.plan, w.router.Plan = nil, func(ctx context.Context, c config.WAN) (plan.Plan, error) {
+				p, err := made(ctx, c)
+				return p.WithRates(p.DownBps/2, p.UpBps/2), err
+			}
+			return nil, nil
+		})
+		x.d.event(Event{})
+		time.Sleep(time.Minute)
+		s, _ := x.only().snapshot()
+		if s.State != keep.Suspended || !strings.Contains(s.Why, "wg0") || text() != before {
+			t.Errorf("%s: %s; it is\n%s", s.State, s.Why, text())
+		}
+		x.d.event(Event{})
+		time.Sleep(time.Hour)
+		if now, _ := x.only().snapshot(); now.Looks != s.Looks {
+			t.Errorf("it looked %d times more", now.Looks-s.Looks)
 		}
 	})
 }

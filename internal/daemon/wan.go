@@ -344,6 +344,10 @@ func (w *wan) report(err error, m apply.Mended) {
 	mended := len(m.Ran) > 0
 	first := w.keeper.State() == keep.Starting
 	w.keeper.Report(now, resultOf(err), mended)
+	var stopped *apply.StoppedError
+	if errors.As(err, &stopped) { // another try would cut the line again
+		w.keeper.Suspend()
+	}
 	if w.router != nil {
 		if id, e := w.router.Engine.RecordID(w.config.Interface); e == nil && id != "" {
 			w.record = id

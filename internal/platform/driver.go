@@ -240,6 +240,23 @@ type Restorer interface {
 	Restore(before, wanted State) ([]Step, error)
 }
 
+// A Witness is a Backend that can tell whether connections still get through.
+type Witness interface {
+	// Flows reads what each connection has carried so far; none if that can't be told.
+	Flows(ctx context.Context) ([]Flow, error)
+	// Answers returns those addresses that answer a probe which leaves by the interface.
+	Answers(ctx context.Context, iface string, addresses []netip.Addr) []netip.Addr
+}
+
+// A Flow is a connection by the interface of the router through which its other end is
+// reached.
+type Flow struct {
+	Interface string
+	Key       string     // that tells it from others
+	Far       netip.Addr // its other end; the zero one is not known
+	Out, In   int64      // packets so far
+}
+
 // A Shaper is a backend that lists all shapers on the router, ours and others.
 type Shaper interface {
 	Shapers(ctx context.Context, wan string) ([]Shaped, error)

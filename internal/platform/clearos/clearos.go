@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -342,4 +343,14 @@ func (b *Backend) Explain(err error) error {
 		return &platform.PreconditionError{Doing: "change ClearOS's QoS", What: "there is no " + missing.Tool, Remedy: "is this a ClearOS router? choose another with --for", Err: err}
 	}
 	return fmt.Errorf("change ClearOS's QoS: %w", err)
+}
+
+// Flows implements platform.Witness.
+func (b *Backend) Flows(ctx context.Context) ([]platform.Flow, error) {
+	return linux.Carried(ctx, b.Runner)
+}
+
+// Answers implements platform.Witness.
+func (b *Backend) Answers(ctx context.Context, iface string, addresses []netip.Addr) []netip.Addr {
+	return linux.Answers(ctx, b.Runner, iface, addresses)
 }

@@ -117,7 +117,7 @@ func film(t *testing.T, c net.Conn) {
 func routerInLab(t *testing.T) bool {
 	t.Helper()
 	if !labtest.Inside(t, labtest.Options{With: "TestClassesInLab|TestDomainsInLab|TestLongConnectionsInLab|TestLooksInLab|TestClassesLostInLab|TestTrustedAndWashedInLab|TestClassifierByBPFInLab|TestReplacedRuleInLab|" +
-		"TestMarksOfOthersInLab"}) {
+		"TestMarksOfOthersInLab|TestConnectionsGoOnInLab"}) {
 		return false
 	}
 	t.Cleanup(func() {

@@ -21,15 +21,9 @@ func Connections(ctx context.Context, r platform.Runner, p plan.Plan) []platform
 	if p.Classes.ByBPF() {
 		return programConnections(ctx, r, p)
 	}
-	out, err := platform.Output(ctx, r, "cat", "/proc/net/nf_conntrack")
+	out, err := tracking(ctx, r)
 	if err != nil {
-		for _, family := range []string{"ipv4", "ipv6"} {
-			text, err := platform.Output(ctx, r, "conntrack", "-L", "-f", family, "-o", "extended")
-			if err != nil {
-				return nil
-			}
-			out = append(out, text...)
-		}
+		return nil
 	}
 	home := homeOf(ctx, r, p.WAN)
 	in := setsOf(ctx, r)
@@ -55,6 +49,22 @@ func Connections(ctx context.Context, r platform.Runner, p plan.Plan) []platform
 		all = append(all, platform.Connection{Protocol: f.Protocol, Home: f.Home, Far: f.Far, Up: carried(plan.DirectionUp, up), Down: carried(plan.DirectionDown, down)})
 	}
 	return all
+}
+
+// tracking returns what connection tracking lists, from /proc or by conntrack(8).
+func tracking(ctx context.Context, r platform.Runner) (out []byte, err error) {
+	if out, err = platform.Output(ctx, r, "cat", "/proc/net/nf_conntrack"); err == nil {
+		return out, nil
+	}
+	out = nil
+	for _, family := range []string{"ipv4", "ipv6"} {
+		text, err := platform.Output(ctx, r, "conntrack", "-L", "-f", family, "-o", "extended")
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, text...)
+	}
+	return out, nil
 }
 
 // homeOf returns a function that reports whether an address is in the home: in

@@ -47,7 +47,7 @@ func (k Keeper) unit(wan string) string {
 		"ExecStart=" + k.Exe + " apply --yes --quiet /etc/unbloat/plan.json",
 		"Restart=on-failure",
 		"RestartSec=10",
-		"RestartPreventExitStatus=2", // retrying an unreadable plan is useless
+		"RestartPreventExitStatus=2 3", // retrying an unreadable plan is useless, and one that stops connections does so again
 		"",
 		"[Install]",
 		"WantedBy=multi-user.target",

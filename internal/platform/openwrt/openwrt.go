@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"path"
 	"slices"
 	"strings"
@@ -314,4 +315,14 @@ func (b *Backend) Explain(err error) error {
 		return &platform.PreconditionError{Doing: "change " + Config, What: "there is no " + missing.Tool, Remedy: "is this an OpenWrt router? choose another with --for", Err: err}
 	}
 	return err
+}
+
+// Flows implements platform.Witness.
+func (b *Backend) Flows(ctx context.Context) ([]platform.Flow, error) {
+	return linux.Carried(ctx, b.Runner)
+}
+
+// Answers implements platform.Witness.
+func (b *Backend) Answers(ctx context.Context, iface string, addresses []netip.Addr) []netip.Addr {
+	return linux.Answers(ctx, b.Runner, iface, addresses)
 }
