@@ -67,7 +67,7 @@ func TestRefusals(t *testing.T) {
 		{"rate 0 in a plan", 2, "up.rate: 0 bit/s is too low", []string{file("zero.json", func(p *plan.Plan) { p.Up.Rate = 0 })}},
 		{"negative in a plan", 2, "up.rate: ", []string{file("neg.json", func(p *plan.Plan) { p.Up.Rate = -5 })}},
 		{"1 Pbit/s in a plan", 2, "the most that linux can hold", []string{file("peta.json", func(p *plan.Plan) { p.Down.Rate = 1e15 })}},
-		{"foreign platform", 2, "for pfsense", []string{file("pf.json", func(p *plan.Plan) { p.Platform = "pfsense" })}},
+		{"foreign platform", 2, `for "pfsense"`, []string{file("pf.json", func(p *plan.Plan) { p.Platform = "pfsense" })}},
 		{"ifb is the WAN", 2, `down.device: "wan" shapes on side in`, []string{file("loop.json", func(p *plan.Plan) { p.Down.Device = "wan" })}},
 		{"long name", 2, "at most 15", []string{file("long.json", func(p *plan.Plan) { p.Down.Device = "ifb4averylongname" })}},
 		{"unknown queue", 5, "cake2", []string{"--wan", "wan", "--up", "4mbit", "--aqm", "cake2"}},

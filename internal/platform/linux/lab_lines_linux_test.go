@@ -47,10 +47,14 @@ func TestWhichLineInLab(t *testing.T) {
   ip link add line$n type veth peer name far$n; ip link set line$n up; ip link set far$n up; ip addr add 192.0.$n.2/24 dev line$n; ip addr add 2001:db8:$n::2/64 dev line$n nodad
 done
 ip link add wg0 type wireguard; ip link set wg0 up; ip link add line1.7 link line1 type vlan id 7; ip link set line1.7 up
+ip link add ds0 type ip6tnl mode ipip6 local 2001:db8:1::2 remote 2001:db8:1::99 dev line1; ip link set ds0 up
 ip nexthop add id 1 via 192.0.1.1 dev line1; ip nexthop add id 6 via 2001:db8:1::1 dev line1; ip nexthop add id 7 via 2001:db8:2::1 dev line2; ip nexthop add id 8 group 6/7`,
-		"ip nexthop flush; ip link del wg0; ip link del line1; ip link del line2; echo 1 > /proc/sys/net/ipv4/nexthop_compat_mode")
+		"ip nexthop flush; ip link del ds0; ip link del wg0; ip link del line1; ip link del line2; echo 1 > /proc/sys/net/ipv4/nexthop_compat_mode")
 	for _, c := range []struct{ routes, want string }{
 		{"", "there is no default route"},
+		{"ip route add default nexthop via 192.0.1.1 dev line1 nexthop via 192.0.2.1 dev line2", "line2"},
+		{"ip route add default dev ds0; ip -6 route add default via 2001:db8:1::1 dev line1", "line1"},
+		{"ip route add default dev ds0", "line1"},
 		{"ip -6 route add default nexthop via 2001:db8:1::1 dev line1 nexthop via 2001:db8:2::1 dev line2", "--wan line1, past which goes IPv6 by line2"},
 		{"ip route add default nhid 1", "line1"},
 		{"ip -6 route add default nhid 8", "--wan line2, past which goes IPv6 by line1"},
