@@ -208,7 +208,7 @@ func TestOPNsensePage(t *testing.T) {
 		if len(f.Errors)+len(f.Spills)+len(f.Unnamed)+f.Markup > 0 {
 			t.Errorf("%d px: the page complains: %q\nis wider than the window: %q\nhas controls without a name: %q\nshows text as markup: %d", width, f.Errors, f.Spills, f.Unnamed, f.Markup)
 		}
-		if len(f.Queues) != 2 || f.Off != 0 || f.Entered == "" || f.Hash != "" || !slices.Contains(f.Line, "<b>fibre</b>") {
+		if len(f.Queues) != 3 || f.Off != 0 || f.Entered == "" || f.Hash != "" || !slices.Contains(f.Line, "<b>fibre</b>") {
 			t.Errorf("%d px: %+v", width, f)
 		}
 		u.mu.Lock()

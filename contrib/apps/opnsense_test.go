@@ -459,7 +459,7 @@ func TestOPNsenseLives(t *testing.T) {
 		})
 	}
 	is("in place")
-	if out, a := control("show"); len(a.Shapers) != 2 || !a.Shapers[0].Ours || a.Shapers[0].Rate+a.Shapers[1].Rate != 54_500_000 {
+	if out, a := control("show"); len(a.Shapers) != 3 || !a.Shapers[0].Ours || a.Shapers[0].Rate+a.Shapers[1].Rate+a.Shapers[2].Rate != 54_500_000 {
 		t.Errorf("the queues are not those of the settings: %s", out)
 	}
 	if out, a := control("off", "wan"); !a.OK {
