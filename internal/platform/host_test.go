@@ -28,3 +28,13 @@ func TestLocalIsBounded(t *testing.T) {
 		t.Log(err)
 	}
 }
+
+// A busy router is slow, not broken: what a program has started may write its output
+// more than five seconds after it.
+func TestLocalIsPatient(t *testing.T) {
+	t.Parallel()
+	out, err := Output(t.Context(), Local{}, "sh", "-c", "(sleep 5.2; echo late) &")
+	if err != nil || string(out) != "late\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
