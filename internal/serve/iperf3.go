@@ -142,6 +142,8 @@ func (t *iperf3Test) say(states ...iperf3.State) error {
 // errUnsupported is reported with iperf3's own error number.
 var errUnsupported = errors.New("only TCP is served to iperf3's clients")
 
+var errEnds = errors.New("the server ends")
+
 // refusal returns the server's error state, with iperf3's number for
 // unsupported requests (IEUNIMP) and no errno.
 func refusal() []byte { return []byte{0xfe, 0, 0, 0, 13, 0, 0, 0, 0} }
@@ -191,6 +193,8 @@ func (p *iperf3Server) gather(t *iperf3Test) (clients []*client, err error) {
 			streams = append(streams, c)
 		case <-deadline:
 			err = fmt.Errorf("%w: only %d of %d streams came", os.ErrDeadlineExceeded, len(streams), want)
+		case <-p.server.ctx.Done():
+			err = errEnds
 		}
 	}
 	slices.SortFunc(streams, func(a, b iperf3Stream) int { return cmp.Compare(a.nth, b.nth) })

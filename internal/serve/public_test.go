@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -332,6 +333,37 @@ func iperf3Reads(s *Server, c net.Conn) bool {
 		}
 	}
 	return false
+}
+
+// A test whose streams never come does not keep the server from ending.
+func TestIperf3WaitsNoLongerThanTheServer(t *testing.T) {
+	s, err := Listen(Options{Listen: "127.0.0.1:0", Iperf3: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx) }()
+	c := dialFrom(t, "127.0.0.1", s.Iperf3())
+	cookie := iperf3.MakeCookie([iperf3.CookieSize - 1]byte{1})
+	say(t, c, cookie[:])
+	state(t, c, iperf3.ParamExchange)
+	frame, err := iperf3.Frame(iperf3.Params{TCP: true, Parallel: 2, Time: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	say(t, c, frame)
+	state(t, c, iperf3.CreateStreams)
+	stop()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("it still waits for streams")
+	}
 }
 
 // Every connection of an iperf3 test is off the books when it has ended, however it did.
