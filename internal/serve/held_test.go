@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -120,5 +121,41 @@ func TestRequestsAreCharged(t *testing.T) {
 			h.Close()
 			released(t, s)
 		})
+	}
+}
+
+// A connection whose client goes away in the middle of its requests leaves no memory
+// behind, and one that is idle is closed, whatever it speaks.
+func TestClosedConnectionsHoldNothing(t *testing.T) {
+	const clients, most = 150, 8 << 10 // bytes of each
+	s := startAll(t, Limits{Idle: 300 * time.Millisecond}, "")
+	for _, protocol := range []string{"h2", "http/1.1"} {
+		c, err := tls.Dial("tcp", s.Web().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{protocol}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, _ = io.WriteString(c, map[string]string{"h2": http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00", "http/1.1": "GET /empty HTTP/1.1\r\nHost: x\r\n\r\n"}[protocol])
+		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if _, err := io.Copy(io.Discard, c); err != nil && os.IsTimeout(err) {
+			t.Errorf("%s: an idle connection is still open", protocol)
+		}
+	}
+
+	s = startAll(t, Limits{}, "")
+	before := heap()
+	t.Run("clients", func(t *testing.T) { // forgets them at its end
+		for range clients {
+			h := hoard(t, "127.0.0.1", s.Web())
+			for range 10 {
+				h.ask("GET", "/__down?bytes=4000000", 0)
+			}
+			h.ask("POST", "/__up", unit.MB)
+			h.Close()
+		}
+	})
+	await.Until(t, 10*time.Second, "all to be off the books", func() bool { return connections(s) == 0 })
+	if !await.True(5*time.Second, func() bool { return heap()-before < clients*most }) {
+		t.Errorf("each of %d connections that have ended holds %d kB", clients, (heap()-before)/clients>>10)
 	}
 }

@@ -53,7 +53,7 @@ func listenWeb(s *Server, address string, o Options) (*webServer, error) {
 	w.front = newFront(s, l, config, o.Cert != nil)
 	w.http = &http.Server{
 		Handler: w.mux(), TLSConfig: config, MaxHeaderBytes: 16 << 10,
-		ReadHeaderTimeout: s.limits.Handshake, IdleTimeout: min(s.limits.Idle, time.Minute),
+		ReadHeaderTimeout: s.limits.Handshake, ConnState: w.watch,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: 64, MaxReceiveBufferPerStream: int(streamWindow), MaxReceiveBufferPerConnection: 4 * int(streamWindow),
 			MaxReadFrameSize: 16 << 10, // the least there is: a connection keeps the memory of its largest frame
@@ -157,6 +157,25 @@ func (w *webServer) route(endpoints http.Handler, rw http.ResponseWriter, r *htt
 		}
 	default:
 		endpoints.ServeHTTP(rw, r)
+	}
+}
+
+// mostIdle is how long a connection may wait for its next request at most.
+const mostIdle = time.Minute
+
+// watch closes connections that are idle for too long. net/http could do it, but when a
+// connection of HTTP/2 ends with open requests its timer begins anew (closeStream), and
+// keeps some 70 kB of the connection, which nobody is charged for, until it has run out.
+func (w *webServer) watch(c net.Conn, state http.ConnState) {
+	p := peekedIn(c)
+	if p == nil {
+		return
+	}
+	if p.idle != nil {
+		p.idle.Stop()
+	}
+	if state == http.StateIdle {
+		p.idle = time.AfterFunc(min(w.server.limits.Idle, mostIdle), func() { c.Close() })
 	}
 }
 
@@ -314,6 +333,7 @@ type peeked struct {
 
 	server *Server
 	asked  atomic.Bool // a whole request has arrived
+	idle   *time.Timer // closes it; only of the goroutine that serves it
 }
 
 func (p *peeked) Read(b []byte) (int, error) {
@@ -357,6 +377,11 @@ func (a *answered) WriteHeader(status int) {
 // peekedOf returns the connection of a request, nil if there is none.
 func peekedOf(r *http.Request) *peeked {
 	c, _ := r.Context().Value(connKey{}).(net.Conn)
+	return peekedIn(c)
+}
+
+// peekedIn returns what a connection is in the end, nil if it is none of a front.
+func peekedIn(c net.Conn) *peeked {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
 	}
