@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -30,8 +31,52 @@ func Quiet(t testing.TB) {
 	}
 }
 
-// ticks are what all processors together have done since the system started.
-type ticks struct{ idle, all uint64 }
+// Meanwhile begins to look at what other programs take of this machine. The function that
+// it returns, which is for tests that go on for long, skips the test if that was too much
+// for figures in real time, and says how much. The children of this process are no others,
+// once they have ended.
+func Meanwhile(t testing.TB) (quiet func()) {
+	t.Helper()
+	before, err := processors()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := used(t)
+	return func() {
+		t.Helper()
+		after, err := processors()
+		if err != nil {
+			t.Fatal(err)
+		}
+		seconds := float64(after.all-before.all) / ticksPerSecond
+		if others := (float64(after.work-before.work)/ticksPerSecond - (used(t) - ours).Seconds()) / max(seconds, 1); others > mostBusy {
+			t.Skipf("SKIPPED: it needs a quiet machine; other programs kept %.0f %% of this one's processors busy", 100*others)
+		}
+	}
+}
+
+// used is the time of processors that this process and its children that have ended have
+// taken.
+func used(t testing.TB) time.Duration {
+	t.Helper()
+	var all time.Duration
+	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(who, &u); err != nil {
+			t.Fatal(err)
+		}
+		all += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	return all
+}
+
+// ticksPerSecond is USER_HZ, in which proc_stat(5) counts on every processor of Linux that
+// Go knows.
+const ticksPerSecond = 100
+
+// ticks are what all processors together have done since the system started. Work is what
+// processes had of it.
+type ticks struct{ idle, work, all uint64 }
 
 // busySince returns the share of the time since an earlier reading that was not idle, 0–1.
 func (k ticks) busySince(was ticks) float64 {
@@ -53,5 +98,5 @@ func processors() (ticks, error) {
 	if _, err := fmt.Sscanf(line, "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal); err != nil {
 		return ticks{}, fmt.Errorf("read /proc/stat: %w", err)
 	}
-	return ticks{idle: idle + iowait, all: user + nice + system + idle + iowait + irq + softirq + steal}, nil
+	return ticks{idle: idle + iowait, work: user + nice + system, all: user + nice + system + idle + iowait + irq + softirq + steal}, nil
 }

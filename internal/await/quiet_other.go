@@ -10,3 +10,6 @@ func Quiet(t testing.TB) {
 	t.Helper()
 	t.Skip("SKIPPED: it needs a quiet machine, and how busy this one is can't be read")
 }
+
+// Meanwhile is as Quiet, and looks back: it skips too.
+func Meanwhile(t testing.TB) (quiet func()) { return func() { t.Helper(); Quiet(t) } }
