@@ -85,7 +85,7 @@ lint:
 	$(STATICCHECK) ./...
 
 .PHONY: test-long
-test-long: setup-test build kernel promises cross-all binaries release ansible race vuln laws bpf following wide chromium-call page prove-100 soak fuzz ## for the night: every promise over five seeds, every binary linked, packages of whole programs, the BPF program on four kernels, every flow on the router's page, data races, known holes, all random cases, a hundred proofs, a hundred runs, a call in a browser, every fuzz target
+test-long: setup-test build kernel promises cross-all binaries release ansible race vuln laws bpf following wide chromium-call page prove-100 soak attacks fuzz ## for the night: every promise over five seeds, every binary linked, packages of whole programs, the BPF program on four kernels, every flow on the router's page, data races, known holes, all random cases, a hundred proofs, a hundred runs, a call in a browser, an hour of all attacks at once, every fuzz target
 
 .PHONY: promises
 promises: kernel ## every promise of the lab over five seeds, on whole lines, beside others' shapers (hours)
@@ -206,6 +206,10 @@ fuzz: ## every fuzz target for FUZZTIME (1m) each
 .PHONY: soak
 soak: ## the loopback measured a hundred times, idle and busy (15 minutes): never below A, or invalid
 	UNBLOAT_SOAK=100 $(GO) test -timeout 60m -count=1 -v -run '^TestLoopback$$' ./internal/measure
+
+.PHONY: attacks
+attacks: ## all attacks together on a daemon and a test server for ATTACKTIME (1h), in namespaces of its own, on a quiet machine
+	UNBLOAT_ATTACK=$${ATTACKTIME:-1h} $(GO) test -timeout 0 -count=1 -v -run '^TestAttackedAlone$$' ./cmd/unbloat
 
 .PHONY: clean
 clean: ## what was built here; the lab's kernel in your cache stays
