@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	lawPackets = 40_000 // with UNBLOAT_LONG a million
+	lawPackets = 120_000 // with UNBLOAT_LONG a million
 	lawHZ      = classify.Ticks(100)
 	lawMajor   = 0xb10a
 )
@@ -172,7 +172,7 @@ func frame(p classify.Packet) []byte {
 // are left out, tables that are full, and machines by address or by number.
 func TestProgramDecidesAsTableInLab(t *testing.T) {
 	if testing.Short() {
-		t.Skip("SKIPPED: it walks 40,000 packets on the lab's kernel; without -short it runs")
+		t.Skip("SKIPPED: it walks 120,000 packets on the lab's kernel; without -short it runs")
 	}
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
