@@ -321,7 +321,9 @@ func (h *attacked) doorways() []doorway {
 			return status(`"user":"admin"`, code, text)
 		}},
 		{"the socket", often, func(ctx context.Context) error {
-			if s := h.kept(ctx); s.State != keep.InPlace && s.State != keep.Held { // whoever reaches the socket may take the turn
+			var s daemon.WANStatus
+			await.True(patience, func() bool { s = h.kept(ctx); return s.State != "" }) // who has lost his place asks again
+			if s.State != keep.InPlace && s.State != keep.Held {                        // whoever reaches the socket may take the turn
 				return fmt.Errorf("%+v", s)
 			}
 			return nil
