@@ -5,6 +5,7 @@ import (
 	_ "embed" // the watchdog's script
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strconv"
@@ -40,7 +41,7 @@ type Watchdog struct {
 	Backend platform.Restorer
 	Uptime  func() time.Duration // the engine's clock, in which deadlines are given
 	Path    string               // PATH on the router; "": the usual directories
-	Folder  string               // directory of the watchdogs on the router; "": runtimeDir
+	Folder  string               // directory of the watchdogs on the router; "": that of runtimeDirs
 	// Patience is the time without a heartbeat after which the watchdog acts; 0: 20 s.
 	Patience time.Duration
 	// Translate, if set, turns a step of the backend into a command for the router's
@@ -57,9 +58,10 @@ type Watchdog struct {
 	done     chan struct{}      // closed when they have stopped
 }
 
-// runtimeDir is where the system of every router has what a reboot ends: a directory of
-// root's, which some reach through links. Anybody may make files in /tmp.
-const runtimeDir = "/var/run"
+// runtimeDirs are where systems have what a reboot ends: a directory of root's, which some
+// reach through links. The second is for small Linux systems that have only that one.
+// Anybody may make files in /tmp.
+func runtimeDirs() []string { return []string{"/var/run", "/run"} }
 
 // prefix returns the beginning of the paths of all watchdogs' directories. It is looked up
 // once: nobody else can change what leads there.
@@ -70,9 +72,9 @@ func (d *Watchdog) prefix(ctx context.Context) (string, error) {
 	if found != "" {
 		return found, nil
 	}
-	folder := d.Folder
-	if folder == "" {
-		folder = runtimeDir
+	folders := runtimeDirs()
+	if d.Folder != "" {
+		folders = []string{d.Folder}
 	}
 	id, err := platform.Output(ctx, d.Runner, "id", "-u")
 	if err != nil {
@@ -82,7 +84,12 @@ func (d *Watchdog) prefix(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("ask the router who we are: it says %q", id)
 	}
-	at, err := platform.TrustedDir(ctx, d.Runner, folder, uid)
+	at := ""
+	for _, folder := range folders {
+		if at, err = platform.TrustedDir(ctx, d.Runner, folder, uid); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
 	var strange *trusted.Error
 	if errors.As(err, &strange) {
 		return "", &platform.PreconditionError{Doing: "keep a watchdog on the router", What: err.Error(),
