@@ -117,9 +117,9 @@ func (c *cutOff) Answers(_ context.Context, _ string, all []netip.Addr) []netip.
 	return all
 }
 
-// TestStoppedIsLeftAlone: what had to be undone because it stopped connections is not tried again,
+// TestStoppedIsLeftOff: what had to be undone because it stopped connections is not tried again,
 // until somebody turns the line on; the daemon says why.
-func TestStoppedIsLeftAlone(t *testing.T) {
+func TestStoppedIsLeftOff(t *testing.T) {
 	dir := inMemory(t)
 	synctest.Test(t, func(t *testing.T) {
 		x := newTown(t, "linux", dir, 1)
