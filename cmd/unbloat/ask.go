@@ -16,8 +16,8 @@ var errNobody = errors.New("nobody answers")
 const mostAnswer = 1000
 
 // ask prints a question and returns the answer; an empty line is the usual one. A
-// signal is no answer, and never yes: errInterrupted. It reads no further than the
-// answer, so that the next question, or another program, reads the next line.
+// signal is no answer, and never yes: errInterrupted. It takes no more of in than the
+// answer, so that the next question has the next line.
 func ask(in io.Reader, out io.Writer, question string, usual bool) (bool, error) {
 	fmt.Fprintf(out, "%s %s ", question, map[bool]string{true: "[Y/n]", false: "[y/N]"}[usual])
 	for {

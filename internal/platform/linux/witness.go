@@ -67,8 +67,11 @@ func uncounted(ctx context.Context, r platform.Runner, counted map[string]bool) 
 		return nil
 	}
 	for line := range strings.Lines(string(text)) {
-		iface, numbers, _ := strings.Cut(strings.TrimSpace(line), ":")
-		n := strings.Fields(numbers)
+		end := strings.LastIndexByte(line, ':') // a name may have one too
+		if end < 0 {
+			continue
+		}
+		iface, n := strings.TrimSpace(line[:end]), strings.Fields(line[end+1:])
 		if has, known := counted[iface]; has || !known || len(n) < 10 {
 			continue
 		}

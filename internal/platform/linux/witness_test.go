@@ -42,7 +42,7 @@ func TestCarried(t *testing.T) {
 	}
 	for _, x := range []struct{ name, text, dev, want string }{
 		{"counted", tracked(counts), "", "wan 198.51.100.9 1/2, wan 198.51.100.7 1/2, wg0 192.0.2.1 1/2, wan 198.51.100.8 2/1, lan 192.168.1.2 2/1"},
-		{"not counted", tracked(none), "Inter-| Receive\n face |bytes\n  wan: 9 71 0 0 0 0 0 0 9 72 0\n  wg0: 9 81 0 0 0 0 0 0 9 82 0\n  lan: 9 91 0 0 0 0 0 0 9 92 0\n other: 9 1 0 0 0 0 0 0 9 2 0\n",
+		{"not counted", tracked(none), "Inter-| Receive\n face |bytes\n  wan: 9 71 0 0 0 0 0 0 9 72 0\n  wg0: 9 81 0 0 0 0 0 0 9 82 0\n  lan: 9 91 0 0 0 0 0 0 9 92 0\n other: 9 1 0 0 0 0 0 0 9 2 0\n wan:5: 9 3 0 0 0 0 0 0 9 4 0\n",
 			"wan 198.51.100.9 0/0, wan 198.51.100.7 0/0, wg0 192.0.2.1 0/0, wan 198.51.100.8 0/0, lan 192.168.1.2 0/0, wan invalid IP 72/71, wg0 invalid IP 82/81, lan invalid IP 92/91"},
 		{"none", "", "", ""},
 	} {
