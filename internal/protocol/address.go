@@ -7,11 +7,11 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"unbloat/internal/measure"
+	"unbloat/internal/netio"
 )
 
 // An Address is a parsed --server value.
@@ -61,16 +61,12 @@ func (all Protocols) find(server string) (Protocol, Address, error) {
 		Why: fmt.Sprintf("no test protocol %q is known, only %s", name, strings.Join(all.Schemes(), ", "))}
 }
 
-// zone is what comes before the zone in an IPv6 address: people write it as ssh(1) has
-// it, [fe80::1%eth0], and URLs with %25.
-var zone = regexp.MustCompile(`(\[[0-9A-Fa-f:.]+)%(25)?`)
-
 // parse reads what follows the scheme of a --server value.
 func (s Scheme) parse(server, rest string) (Address, error) {
 	bad := func(format string, args ...any) (Address, error) {
 		return Address{}, &measure.AddressError{Server: server, Why: fmt.Sprintf(format, args...)}
 	}
-	u, err := url.Parse("x://" + zone.ReplaceAllString(rest, "$1%25"))
+	u, err := netio.ParseURL("x://" + rest)
 	if err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
 		return bad("not scheme://host[:port][/path]")
 	}

@@ -16,12 +16,12 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"unbloat/internal/bounded"
+	"unbloat/internal/netio"
 	"unbloat/internal/platform"
 	"unbloat/unit"
 )
@@ -43,8 +43,7 @@ type REST struct {
 // the certificate, or, if a fingerprint is given (SHA-256 in hexadecimal, colons or
 // not), compares it with that.
 func NewREST(base, key, secret, fingerprint string) (*REST, error) {
-	base = zone.ReplaceAllString(base, "$1%25")
-	u, err := url.Parse(base)
+	u, err := netio.ParseURL(base)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
 		return nil, &AddressError{Why: "the router's address must be opnsense+https://HOST[:PORT], with key and secret elsewhere"}
 	}
@@ -77,7 +76,7 @@ func NewREST(base, key, secret, fingerprint string) (*REST, error) {
 	client := &http.Client{Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }} // the key is for this address
 	limit := bounded.Limit{Size: 32 * unit.MB, Time: 30 * time.Second} // a reload of the shaper takes seconds
-	return &REST{Base: strings.TrimSuffix(base, "/"), HTTP: client, Limit: limit, key: key, secret: secret}, nil
+	return &REST{Base: strings.TrimSuffix(u.String(), "/"), HTTP: client, Limit: limit, key: key, secret: secret}, nil
 }
 
 // String never prints the secret.

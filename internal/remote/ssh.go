@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +21,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"unbloat/internal/bounded"
+	"unbloat/internal/netio"
 	"unbloat/internal/platform"
 )
 
@@ -33,14 +32,10 @@ type Target struct {
 	Port int
 }
 
-// zone is what comes before the zone in an IPv6 address.
-var zone = regexp.MustCompile(`(\[[0-9A-Fa-f:.]+)%(25)?`)
-
 // ParseTarget reads ssh://[user@]host[:port]; the default user is root. It refuses a
-// password, which would end up in shell histories and logs. The zone of an IPv6 address
-// may be written as ssh(1) has it, [fe80::1%eth0], or as in URLs, with %25.
+// password, which would end up in shell histories and logs.
 func ParseTarget(s string) (Target, error) {
-	u, err := url.Parse(zone.ReplaceAllString(s, "$1%25"))
+	u, err := netio.ParseURL(s)
 	bad := func(why string) (Target, error) {
 		return Target{}, &AddressError{Why: why + "; write ssh://user@host[:port] or opnsense+https://host"}
 	}
