@@ -21,7 +21,7 @@ GOVULNCHECK := $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 # run at once, and the slowest packages start first. The lab runs one guest on each
 # processor. Tests are not vetted again, since `make lint` does that. What ran is
 # kept in bin/ran, for the check that every promise was held by a test.
-FIRST   := ./internal/lab ./internal/remote ./internal/apply ./internal/protocol ./cmd/unbloat ./internal/measure
+FIRST   := ./lab ./internal/cure/remote ./internal/cure/apply ./internal/measure/protocol ./cmd/unbloat ./internal/measure/phases
 BESIDE  := -vet=off -p 2 -skip 'Alone$$'
 ALONE   := -vet=off -p 1 -run 'Alone$$'
 RUN     := $(GOTESTSUM) --hide-summary=skipped --format pkgname-and-test-fails
@@ -40,7 +40,7 @@ test: ## every test, those on the real kernel too, and last the list of those th
 	@$(MAKE) --no-print-directory -j2 ready
 	@rm -rf bin/ran && mkdir -p bin/ran
 	@$(RUN) --jsonfile bin/ran/beside.json -- -timeout 40m $(BESIDE) $(FIRST) ./...
-	@$(RUN) --jsonfile bin/ran/alone.json -- -timeout 40m $(ALONE) $$(grep -rlE '^func Test\w+Alone\(' --include='*_test.go' cmd internal | xargs dirname | sort -u | sed 's,^,./,')
+	@$(RUN) --jsonfile bin/ran/alone.json -- -timeout 40m $(ALONE) $$(grep -rlE '^func Test\w+Alone\(' --include='*_test.go' cmd internal lab testkit | xargs dirname | sort -u | sed 's,^,./,')
 	@UNBLOAT_RAN=$(CURDIR)/bin/ran $(GO) test -vet=off -count=1 -run '^TestSpecification$$'
 
 # What tests share, made once before any of them starts: two at a time, since packages are fetched while Go compiles.
@@ -55,11 +55,11 @@ endif
 .PHONY: modules
 modules: ## npm's modules for the web pages and for other projects' browser clients
 	@scripts/modules web
-	@scripts/modules internal/protocol/testdata/browser
+	@scripts/modules internal/measure/protocol/testdata/browser
 
 .PHONY: build
-build: ## bin/unbloat, which needs nothing beside it
-	$(BUILD) -o bin/unbloat ./cmd/unbloat
+build: ## bin/unbloat, and the laboratory, bin/unbloat-lab
+	$(BUILD) -o bin/ ./cmd/unbloat ./cmd/unbloat-lab
 
 .PHONY: kernel
 kernel: build ## the lab's kernel, built once into your cache
@@ -89,38 +89,40 @@ test-long: setup-test build kernel promises cross-all binaries release ansible r
 
 .PHONY: promises
 promises: kernel ## every promise of the lab over five seeds, on whole lines, beside others' shapers (hours)
-	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 600m -skip 'Alone$$|^TestFollow.*InLab$$|^TestBPFBesideNFT$$|^Test(WeakRouter|CakeMQInLab)$$' ./internal/lab
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 600m -skip 'Alone$$|^TestFollow.*InLab$$|^TestClassRows$$|^Test(WeakRouter|CakeMQInLab)$$' ./lab/...
 
 .PHONY: laws
 laws: kernel ## the contract of every platform's driver, with all of its random cases; the long forms of the tests on the router
-	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -run '^TestContract$$|^TestMatrixOnStandIn$$' ./internal/platform/...
-	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 90m -run '^Test(Conformance|Soak|QuietDayWritesNothing|KilledInLab)$$' ./internal/daemon
-	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 120m -skip '^TestUnchangedInLab100$$' ./internal/apply ./internal/prove ./internal/lang/nft ./internal/path/walk
-	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 20m -run '^TestDaemonOverSSH$$' ./internal/remote
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -run '^TestContract$$|Matrix|^TestProveLaws$$' ./internal/cure/platform/... ./testkit/... ./internal/measure/verdict
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -run '^TestReplacedRuleInLab$$' ./internal/cure/platform/linux
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 90m -run '^Test(Conformance|Soak|QuietDayWritesNothing|.*InLab)$$' ./internal/keep/daemon
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 120m -skip '^TestUnchangedInLab100$$' ./internal/cure/apply ./internal/cure/prove ./internal/cure/lang/nft ./internal/measure/path ./internal/cure/platform
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 20m -run '^Test(DaemonOverSSH|EveryPlatformOverSSH|Accuracy|FirstUse|PlatformsDrift)$$' ./internal/cure/remote ./internal/measure/protocol ./cmd/unbloat
 
 .PHONY: bpf
-bpf: kernel ## the classes as a BPF program: a million packets through it and the table, beside nft in the lab, and on four of Debian's kernels, which it downloads (docs/classes.md)
+bpf: kernel ## the classes as a BPF program: a million packets through it and the table, its rows in the lab over five seeds, and on four of Debian's kernels, which it downloads (docs/classes.md)
 	@scripts/debian-kernels || echo "bpf: not all of Debian's kernels are here; those that are missing are SKIPPED"
-	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 60m -v ./internal/platform/linux/bpf
-	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 20m -v -run '^(TestClassifierByBPFInLab|TestKilledAfterEachCommandBPF|TestKilledAfterEachCommandBPFLong)$$' ./internal/platform/linux ./internal/apply
-	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 90m -v -run '^TestBPFBesideNFT$$' ./internal/lab
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 60m -v ./internal/cure/platform/linux/bpf
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 20m -v -run '^(TestClassifierByBPFInLab|TestKilledAfterEachCommandBPF|TestKilledAfterEachCommandBPFLong)$$' ./internal/cure/platform/linux ./internal/cure/apply
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 90m -v -run '^TestClassRows$$' ./lab
 
 .PHONY: following
 following: kernel ## lines that vary on the real kernel; CAKE_AUTORATE=DIR puts that program beside, UNBLOAT_TRACES=DIR has recorded lines (docs/lab.md)
-	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 120m -v -run '^TestFollow.*InLab$$' ./internal/lab
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 120m -v -run '^TestFollow.*InLab$$' ./lab
 
 .PHONY: wide
-wide: kernel ## weak routers and several queues in the lab (docs/fix-my-router.md, docs/class-rules.md)
-	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -v -run '^(TestWeakRouter|TestCakeMQInLab)$$' ./internal/lab
+wide: kernel ## weak routers and several queues in the lab (docs/linux.md, docs/class-rules.md)
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -v -run '^(TestWeakRouter|TestCakeMQInLab)$$' ./lab
 
 .PHONY: chromium-call
-chromium-call: ## a call between two browsers beside the lab's, on a quiet machine (docs/lab.md)
-	UNBLOAT_LONG=1 $(GO) test -count=1 -v -run '^TestChromiumCallAlone$$' ./internal/lab
+chromium-call: ## a call between two browsers beside the lab's, on a quiet machine (docs/evidence/notes.md)
+	UNBLOAT_LONG=1 $(GO) test -count=1 -v -run '^TestChromiumCallAlone$$' ./lab
 
 .PHONY: page
 page: ## the router's page in a real browser: every flow, on phone and desktop, dark and light
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m ./web/ui
-	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -run '^TestPageOfDaemon' ./cmd/unbloat
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -run '^Test(PageOfDaemon.*|LuCI)$$' ./cmd/unbloat
+	UNBLOAT_LONG=1 $(GO) test -count=1 -run '^TestBrowserHidden$$' ./internal/serve
 
 .PHONY: release
 release: setup-router ## packages of whole programs for several systems, made twice and compared; rpmlint, and a Debian of its own for the package to live in, where mmdebstrap is installed
@@ -128,7 +130,7 @@ release: setup-router ## packages of whole programs for several systems, made tw
 
 .PHONY: ansible
 ansible: kernel ## the Ansible collection with a real ansible-core, installed into your cache, against every platform's stand-in over SSH, and against routers on the lab's kernel
-	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 60m -run '^TestAnsible(Long|InLabLong|OnRouterInLabLong)$$' ./internal/remote
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 60m -run '^TestAnsible(Long|InLabLong|OnRouterInLabLong)$$' ./internal/cure/remote
 
 .PHONY: race
 race: ## the tests that need no kernel, under the race detector
@@ -151,7 +153,7 @@ binaries: ## the binary for every system it is made for, in bin/SYSTEM-PROCESSOR
 	@for t in $(TARGETS); do echo "binaries: $$t"; GOOS=$${t%/*} GOARCH=$${t#*/} $(BUILD) -o bin/$${t%/*}-$${t#*/}/ ./cmd/unbloat || exit 1; done
 
 .PHONY: router
-router: setup-router ## the two programs for routers, which control and which measure, and their sizes; ROUTERS=linux/mipsle makes one
+router: setup-router ## the program for routers, and its size on each processor; ROUTERS=linux/mipsle makes one
 	@GO='$(GO)' VERSION='$(VERSION)' scripts/router $(ROUTERS)
 
 .PHONY: router-image
@@ -176,8 +178,8 @@ check-deploy: ## contrib/deploy's files against the formats' own types; a module
 
 .PHONY: bench
 bench: setup-test setup-bench build kernel ## benchmarks; the lab's speed among them
-	$(GO) test -run '^$$' -bench . -benchtime 1x ./internal/lab
-	$(GO) test -run '^$$' -bench . -benchmem $$($(GO) list ./... | grep -v /internal/lab)
+	$(GO) test -run '^$$' -bench . -benchtime 1x ./lab
+	$(GO) test -run '^$$' -bench . -benchmem $$($(GO) list ./... | grep -v unbloat/lab)
 
 .PHONY: compare
 compare: build kernel ## docs/evidence: ours beside what others do, on the real kernel, three seeds each (twenty minutes a seed on two cores); goes on where it was stopped
@@ -188,16 +190,16 @@ compare: build kernel ## docs/evidence: ours beside what others do, on the real 
 
 .PHONY: compare-sim
 compare-sim: build kernel ## how the simulator agrees with the real kernel
-	$(GO) run ./internal/lab/simlab/compare scenarios/*.toml internal/lab/simlab/testdata/*.toml
+	bin/unbloat sim compare scenarios/*.toml lab/simlab/testdata/*.toml
 
 .PHONY: prove-100
 prove-100: kernel ## 100 proofs on an unchanged line in the lab; at most 5 may claim an improvement (15 minutes)
-	UNBLOAT_LONG=1 $(GO) test ./internal/prove -run '^TestUnchangedInLab100$$' -v -count 1 -timeout 70m
+	UNBLOAT_LONG=1 $(GO) test ./internal/cure/prove -run '^TestUnchangedInLab100$$' -v -count 1 -timeout 70m
 
 .PHONY: verify-platforms
 verify-platforms: ## what we render, given to the routers' own programs where you have them: UNBLOAT_OPNSENSE_CORE=DIR UNBLOAT_PFSENSE=DIR UNBLOAT_PFCTL=FILE UNBLOAT_DNCTL=FILE UNBLOAT_SQM=DIR UNBLOAT_CLEAROS=DIR UNBLOAT_NFT=FILE:FILE
-	$(GO) test ./internal/platform/verify -run . -v -count=1 -timeout 60m
-	$(GO) test ./internal/lang/nft -run '^(TestListed|TestChangedByHand)' -v -count=1 -timeout 60m
+	UNBLOAT_LONG=1 $(GO) test ./testkit/conform -run . -v -count=1 -timeout 60m
+	$(GO) test ./internal/cure/lang/nft -run '^(TestListed|TestChangedByHand)' -v -count=1 -timeout 60m
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (1m) each
@@ -205,11 +207,17 @@ fuzz: ## every fuzz target for FUZZTIME (1m) each
 
 .PHONY: soak
 soak: ## the loopback measured a hundred times, idle and busy (15 minutes): never below A, or invalid
-	UNBLOAT_SOAK=100 $(GO) test -timeout 60m -count=1 -v -run '^TestLoopback$$' ./internal/measure
+	UNBLOAT_SOAK=100 $(GO) test -timeout 60m -count=1 -v -run '^TestLoopback$$' ./internal/measure/phases
 
 .PHONY: attacks
 attacks: ## all attacks together on a daemon and a test server for ATTACKTIME (1h), in namespaces of its own, on a quiet machine
 	UNBLOAT_ATTACK=$${ATTACKTIME:-1h} $(GO) test -timeout 0 -count=1 -v -run '^TestAttackedAlone$$' ./cmd/unbloat
+
+.PHONY: house
+house: build setup-router ## how large the house is: packages, lines of each, programs
+	@$(GO) test -vet=off -count=1 -v -run '^Test(House|FewTaggedFiles|ProgramIsSmall)$$' . | sed -n 's/^ *tidy_test.go:[0-9]*: //p'
+	@ls -l bin/unbloat bin/unbloat-lab | awk '{ printf "%.1f MB %s\n", $$5 / 1e6, $$9 }'
+	@GO='$(GO)' VERSION='$(VERSION)' scripts/router
 
 .PHONY: clean
 clean: ## what was built here; the lab's kernel in your cache stays

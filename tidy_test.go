@@ -9,10 +9,12 @@ package unbloat_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/build/constraint"
 	"go/parser"
+	"go/scanner"
 	"go/token"
 	"io/fs"
 	"maps"
@@ -20,14 +22,13 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"unicode"
 
-	"unbloat/internal/platform/all"
+	"unbloat/internal/cure/platform/all"
 )
 
 // A source is one parsed Go file.
@@ -79,45 +80,37 @@ func sources(t *testing.T) (*token.FileSet, []source) {
 // listed may import any. "x/..." stands for x and everything below it.
 func below() map[string][]string {
 	return map[string][]string{
-		"unit":                   {},
-		"aqm":                    {"unit"},
-		"sim":                    {"unit", "aqm"},
-		"internal/lab/scenario":  {"unit"},
-		"internal/probe":         {"unit"},
-		"internal/classify":      {"unit"},
-		"internal/plan":          {"unit", "internal/reason", "internal/classify"},
-		"internal/lang":          {"unit", "internal/reason", "internal/classify", "internal/plan", "internal/lang"},
-		"internal/reason":        {"unit"},
-		"internal/follow":        {"unit", "internal/reason"},
-		"internal/verdict":       {"unit", "internal/reason", "internal/probe"},
-		"internal/netio":         {"unit", "internal/probe"},
-		"internal/delay":         {"unit", "internal/probe"},
-		"internal/feed":          {"unit", "internal/delay", "internal/follow"},
-		"internal/steer":         {"unit", "internal/feed", "internal/follow", "internal/delay", "internal/gauge", "internal/metrics", "internal/netio"},
-		"internal/gauge":         {"unit", "internal/delay", "internal/netio"},
-		"internal/metrics":       {"unit", "internal/metrics", "internal/visible"},
-		"internal/flows":         {"unit"},
-		"internal/ui":            {"unit", "internal/door", "internal/reason", "internal/verdict", "internal/classify", "internal/flows", "internal/daemon", "internal/doctor", "internal/platform", "internal/pagefile", "internal/ui"},
-		"internal/pagefile":      {},
-		"internal/bounded":       {"unit"},
-		"internal/budget":        {},
-		"internal/door":          {},
-		"internal/visitor":       {},
-		"internal/measure":       {"unit", "internal/probe", "internal/netio", "internal/reason", "internal/verdict"},
-		"internal/protocol":      {"unit", "internal/bounded", "internal/probe", "internal/netio", "internal/verdict", "internal/measure", "internal/protocol"},
-		"internal/platform":      {"unit", "aqm", "internal/bounded", "internal/reason", "internal/classify", "internal/flows", "internal/plan", "internal/lang", "internal/trusted", "internal/platform", "internal/platform/clearos/fake", "internal/platform/openwrt/fake"},
-		"internal/apply":         {"unit", "internal/reason", "internal/plan", "internal/trusted", "internal/platform", "internal/apply"},
-		"internal/daemon/keep":   {},
-		"internal/daemon/config": {"unit", "internal/plan", "internal/lang/uci"},
-		"internal/daemon":        {"unit", "internal/visible", "internal/door", "internal/reason", "internal/classify", "internal/metrics", "internal/plan", "internal/lang", "internal/platform", "internal/apply", "internal/daemon", "internal/trusted"},
-		"internal/path":          {"unit", "internal/reason", "internal/verdict", "internal/probe", "internal/path", "internal/measure", "internal/netio"},
-		"internal/result":        {"internal/reason", "internal/verdict", "internal/path"},
-		"internal/report":        {"unit", "internal/reason", "internal/plan", "internal/verdict", "internal/path", "internal/result", "internal/report", "internal/visible"},
-		"internal/live":          {"unit", "internal/reason", "internal/verdict", "internal/measure", "internal/tune", "internal/path"},
-		"internal/screen":        {"internal/live", "internal/screen"},
-		"internal/manual":        {},
-		"internal/trusted":       {},
-		"internal/visible":       {},
+		"unit":                      {},
+		"reason":                    {"unit"},
+		"guard":                     {"unit"},
+		"internal/measure/probe":    {"unit"},
+		"internal/measure/netio":    {"unit", "internal/measure/probe"},
+		"internal/measure/framing":  {"unit", "reason", "internal/measure/probe"},
+		"internal/measure/verdict":  {"unit", "reason", "internal/measure/probe", "internal/measure/framing"},
+		"internal/measure/phases":   {"unit", "reason", "internal/measure/probe", "internal/measure/netio", "internal/measure/verdict", "internal/measure/framing"},
+		"internal/measure/protocol": {"unit", "guard", "internal/measure"},
+		"internal/measure/path":     {"unit", "reason", "internal/measure"},
+		"internal/cure/classify":    {"unit"},
+		"internal/cure/plan":        {"unit", "reason", "internal/cure/classify"},
+		"internal/cure/lang":        {"unit", "reason", "internal/cure/classify", "internal/cure/plan", "internal/cure/lang"},
+		"internal/cure/platform":    {"unit", "reason", "guard", "internal/cure/classify", "internal/cure/plan", "internal/cure/lang", "internal/cure/platform", "internal/keep/flows"},
+		"internal/cure/apply":       {"unit", "reason", "guard", "internal/cure/plan", "internal/cure/platform", "internal/cure/apply"},
+		"internal/keep/supervise":   {},
+		"internal/keep/config":      {"unit", "internal/cure/plan", "internal/cure/lang/uci"},
+		"internal/keep/delay":       {"unit", "internal/measure/probe"},
+		"internal/keep/follow":      {"unit", "reason", "internal/keep/delay"},
+		"internal/keep/steer":       {"unit", "internal/keep/delay", "internal/keep/follow", "internal/keep/metrics", "internal/measure/netio"},
+		"internal/keep/metrics":     {"unit", "guard", "internal/keep/follow"},
+		"internal/keep/flows":       {"unit"},
+		"internal/keep/daemon":      {"unit", "reason", "guard", "internal/cure/classify", "internal/cure/plan", "internal/cure/lang", "internal/cure/platform", "internal/cure/apply", "internal/cure/tune", "internal/measure/phases", "internal/keep/config", "internal/keep/supervise", "internal/keep/metrics", "internal/keep/follow", "internal/keep/steer", "internal/measure/netio"},
+		"internal/keep/page":        {"unit", "reason", "guard", "web", "internal/measure/verdict", "internal/cure/classify", "internal/cure/platform", "internal/cure/tune", "internal/keep"},
+		"internal/show/report":      {"unit", "reason", "guard", "internal/cure/plan", "internal/cure/tune", "internal/measure/verdict", "internal/measure/path"},
+		"internal/show/terminal":    {"unit", "reason", "internal/keep/daemon", "internal/keep/follow", "internal/keep/supervise", "internal/measure/verdict", "internal/measure/phases", "internal/measure/path", "internal/cure/tune"},
+		"internal/show/cli":         {"unit", "guard"},
+		"web":                       {},
+		"lab/aqm":                   {"unit"},
+		"lab/sim":                   {"unit", "lab/aqm"},
+		"lab/scenario":              {"unit"},
 	}
 }
 
@@ -145,59 +138,64 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// The laboratory is apart: nothing of the product imports it except the
-// command, and that only in files that the build tag omit_lab leaves out.
+// The laboratory is apart: nothing of the product imports it.
 func TestLaboratoryApart(t *testing.T) {
 	_, all := sources(t)
-	apart := []string{"internal/lab", "scenarios"}
-	of := func(dir string) bool {
-		return slices.ContainsFunc(apart, func(a string) bool { return dir == a || strings.HasPrefix(dir, a+"/") })
+	under := func(p string, dirs ...string) bool {
+		return slices.ContainsFunc(dirs, func(d string) bool { return p == d || strings.HasPrefix(p, d+"/") })
 	}
-	left := false // omit_lab leaves the file out
 	for _, s := range all {
-		if s.test() || of(s.dir) {
+		if s.test() || !under(s.dir, "cmd/unbloat", "internal", "guard", "reason", "unit", "web") {
 			continue
 		}
 		for _, imp := range s.file.Imports {
-			ours, is := strings.CutPrefix(strings.Trim(imp.Path.Value, `"`), module)
-			if !is || !of(ours) {
-				continue
-			}
-			if s.dir != "cmd/unbloat" {
+			if ours, is := strings.CutPrefix(strings.Trim(imp.Path.Value, `"`), module); is && under(ours, "lab", "scenarios", "testkit") {
 				t.Errorf("%s imports %s: the product does without the laboratory", s.path, ours)
-			} else if builds(t, s, "omit_lab") {
-				t.Errorf("%s imports %s, and is part of a build with the tag omit_lab", s.path, ours)
-			} else {
-				left = true
 			}
 		}
-	}
-	if !left {
-		t.Error("no command runs the laboratory")
 	}
 }
 
-// builds reports whether a file is part of a build on this system with one tag.
-func builds(t *testing.T, s source, tag string) bool {
-	t.Helper()
-	for line := range strings.Lines(string(s.text)) {
-		if !constraint.IsGoBuild(line) {
-			continue
+// One tag tells builds apart, for few files: what only the whole program has is gathered,
+// and a package that the other one does not import needs no tag.
+func TestFewTaggedFiles(t *testing.T) {
+	_, all := sources(t)
+	var tagged, pairs []string
+	for _, s := range all {
+		for line := range strings.Lines(string(s.text)) {
+			if !constraint.IsGoBuild(line) {
+				continue
+			}
+			x, err := constraint.Parse(strings.TrimSpace(line))
+			if err != nil {
+				t.Fatalf("%s: %v", s.path, err)
+			}
+			x.Eval(func(tag string) bool {
+				if tag == "router" {
+					tagged = append(tagged, s.path)
+				}
+				return false
+			})
 		}
-		x, err := constraint.Parse(strings.TrimSpace(line))
-		if err != nil {
-			t.Fatalf("%s: %v", s.path, err)
+		if strings.HasSuffix(s.path, "_omit.go") || strings.HasSuffix(s.path, "_router.go") {
+			pairs = append(pairs, s.path)
 		}
-		return x.Eval(func(has string) bool { return has == tag || has == runtime.GOOS || has == "unix" })
 	}
-	return true
+	const mostTagged, mostPairs = 25, 6
+	if t.Logf("%d files with the tag router, %d of them only for it", len(tagged), len(pairs)); len(tagged) > mostTagged || len(tagged) == 0 {
+		t.Errorf("%d files have the tag router, at most %d may: %q", len(tagged), mostTagged, tagged)
+	}
+	if len(pairs) > mostPairs {
+		t.Errorf("%d files stand in for what is left out, at most %d may: %q", len(pairs), mostPairs, pairs)
+	}
 }
 
 // A stand-in shares no code with what it tests: of our packages it only imports
 // other stand-ins and the interfaces for a router's commands.
 func TestStandInsAreIndependent(t *testing.T) {
 	standIn := func(p string) bool {
-		return strings.HasPrefix(p, "internal/platform/fake/") || strings.HasSuffix(p, "/fake")
+		name, is := strings.CutPrefix(p, "testkit/")
+		return is && (strings.HasSuffix(name, "fake") || slices.Contains([]string{"dnctl", "pfctl"}, name))
 	}
 	_, all := sources(t)
 	seen := 0
@@ -208,7 +206,7 @@ func TestStandInsAreIndependent(t *testing.T) {
 		seen++
 		for _, imp := range s.file.Imports {
 			ours, is := strings.CutPrefix(strings.Trim(imp.Path.Value, `"`), module)
-			if is && !standIn(ours) && ours != "internal/platform" {
+			if is && !standIn(ours) && ours != "internal/cure/platform" && ours != "testkit/await" {
 				t.Errorf("%s imports %s, which it would judge", s.path, ours)
 			}
 		}
@@ -221,7 +219,7 @@ func TestStandInsAreIndependent(t *testing.T) {
 // Pure packages read no clock, file, environment or randomness: they are given
 // the time and a seeded source.
 func TestPurity(t *testing.T) {
-	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/lang", "internal/platform/render", "internal/lab/scenario", "internal/live", "internal/daemon/keep", "internal/daemon/config", "internal/delay", "internal/metrics", "internal/follow", "internal/feed", "internal/flows", "internal/manual", "internal/visible"}
+	pure := []string{"unit", "reason", "lab/aqm", "lab/sim", "lab/scenario", "internal/measure/probe", "internal/measure/framing", "internal/measure/verdict", "internal/cure/classify", "internal/cure/plan", "internal/cure/lang", "internal/keep/supervise", "internal/keep/config", "internal/keep/delay", "internal/keep/metrics", "internal/keep/follow", "internal/keep/flows"}
 	banned := []string{"os", "net", "os/exec", "syscall", "crypto/rand", "os/signal", "golang.org/x/sys/unix"}
 	impure := map[string][]string{"time": {"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc"}}
 	global := regexp.MustCompile(`\brand\.(Int|IntN|Int64N|Uint64|Float64|Perm|Shuffle|N|Read)\b`)
@@ -318,18 +316,18 @@ func TestPlatformsNamedAtHome(t *testing.T) {
 	// allowed are strings that only look like a platform's name. Each must be
 	// needed, so that the list only gets shorter.
 	allowed := map[string]string{
-		"aqm/dialect.go":                      "freebsd",    // FreeBSD's kernel's CoDel, as its own tables name it
-		"internal/platform/linux/packages.go": "openwrt",    // the ID of a distribution, which --own-tc shapes as Linux
-		"internal/lab/build_linux.go":         "linux",      // the file that the kernel's make produces
-		"internal/lab/kernel.go":              "linux",      // the same
-		"internal/lab/labtest/seccomp.go":     "linux",      // runtime.GOOS
-		"internal/screen/screen.go":           "linux",      // TERM of the console
-		"contrib/package/main.go":             "linux",      // GOOS
-		"contrib/package/openwrt.go":          "openwrt",    // a kind of packages
-		"internal/lab/print.go":               "linux.Name", // the lab's guests are Linux
-		"internal/lab/simlab/simlab.go":       "linux.Name", // the default router of the simulator is the lab's
-		"internal/lab/simlab/whatif.go":       "linux.Name", // the same
-		"internal/lab/sweep/spec.go":          "linux.Name", // the same
+		"lab/aqm/dialect.go":                       "freebsd",    // FreeBSD's kernel's CoDel, as its own tables name it
+		"internal/cure/platform/bsd/bsd.go":        "freebsd",    // the same
+		"internal/cure/platform/linux/packages.go": "openwrt",    // the ID of a distribution, which --own-tc shapes as Linux
+		"lab/build_linux.go":                       "linux",      // the file that the kernel's make produces
+		"lab/kernel.go":                            "linux",      // the same
+		"testkit/labtest/seccomp.go":               "linux",      // runtime.GOOS
+		"internal/show/terminal/screen.go":         "linux",      // TERM of the console
+		"contrib/package/main.go":                  "linux",      // GOOS
+		"contrib/package/openwrt.go":               "openwrt",    // a kind of packages
+		"lab/print.go":                             "linux.Name", // the lab's guests are Linux
+		"lab/simlab/simlab.go":                     "linux.Name", // the default router of the simulator is the lab's
+		"lab/simlab/spec.go":                       "linux.Name", // the same
 	}
 	needed := map[string]bool{}
 	_, files := sources(t)
@@ -339,7 +337,7 @@ func TestPlatformsNamedAtHome(t *testing.T) {
 		}
 		packages := map[string]string{} // imported packages that are platforms: name → directory
 		for _, imp := range s.file.Imports {
-			dir, is := strings.CutPrefix(strings.Trim(imp.Path.Value, `"`), module+"internal/platform/")
+			dir, is := strings.CutPrefix(strings.Trim(imp.Path.Value, `"`), module+"internal/cure/platform/")
 			if is {
 				packages[path.Base(dir)] = dir
 				if imp.Name != nil {
@@ -348,7 +346,8 @@ func TestPlatformsNamedAtHome(t *testing.T) {
 			}
 		}
 		home := func(dir string) bool {
-			return func() bool { d := "internal/platform/" + dir; return s.dir == d || strings.HasPrefix(s.dir, d+"/") }()
+			d := "internal/cure/platform/" + dir
+			return s.dir == d || strings.HasPrefix(s.dir, d+"/") || s.dir == "testkit/"+dir+"fake"
 		}
 		named := func(text, dir string) {
 			if home(dir) {
@@ -402,43 +401,40 @@ func sleeps() map[string]struct {
 		times int
 		why   string
 	}{
-		"internal/apply/lab_errors_linux_test.go":            {4, virtual},
-		"internal/apply/lab_retune_linux_test.go":            {4, virtual},
-		"internal/daemon/lab_follow_linux_test.go":           {3, virtual},
-		"internal/daemon/lab_linux_test.go":                  {12, virtual},
-		"internal/daemon/conform_test.go":                    {3, bubble},
-		"internal/daemon/retune_test.go":                     {6, bubble},
-		"internal/daemon/soak_test.go":                       {2, bubble},
-		"internal/gauge/lab_linux_test.go":                   {1, virtual},
-		"internal/isolate/isolate_linux_test.go":             {2, virtual},
-		"internal/lab/chromium_linux_test.go":                {2, paces},
-		"internal/lab/cost_guest_linux_test.go":              {1, virtual},
-		"internal/lab/interrupt_test.go":                     {4, virtual},
-		"internal/lab/peers_test.go":                         {4, virtual},
-		"internal/lang/iptables/kernel_linux_test.go":        {1, paces},
-		"internal/lang/nft/lab_law_linux_test.go":            {2, virtual},
-		"internal/lab/public_test.go":                        {1, virtual},
-		"internal/lab/servers_test.go":                       {1, virtual},
-		"internal/path/walk/lab_servers_test.go":             {1, virtual},
-		"internal/path/walk/lab_test.go":                     {3, virtual},
-		"internal/platform/linux/lab_classes_linux_test.go":  {2, virtual},
-		"internal/platform/linux/lab_domains_linux_test.go":  {1, virtual},
-		"internal/platform/linux/lab_families_linux_test.go": {2, virtual},
-		"internal/platform/linux/bpf/guest_linux_test.go":    {1, virtual},
-		"internal/platform/linux/lab_looks_linux_test.go":    {1, virtual},
-		"internal/protocol/lab_linux_test.go":                {2, virtual},
-		"internal/remote/lab_linux_test.go":                  {1, virtual},
-		"internal/daemon/change_test.go":                     {1, bubble},
-		"internal/protocol/web/small_test.go":                {2, bubble},
-		"internal/protocol/bench_bare_linux_test.go":         {2, paces},
-		"internal/protocol/bench_linux_test.go":              {4, figures},
-		"internal/protocol/bench_capacity_linux_test.go":     {3, figures},
-		"internal/serve/fleet_test.go":                       {2, paces},
-		"internal/store/spool_test.go":                       {1, moment},
-		"internal/serve/abuse_test.go":                       {1, paces},
-		"internal/webtest/datagram_test.go":                  {1, paces},
-		"internal/webtest/shape_linux_test.go":               {2, paces},
-		"internal/netio/moderation_test.go":                  {1, silence},
+		"internal/cure/apply/lab_errors_linux_test.go":            {4, virtual},
+		"internal/cure/apply/lab_retune_linux_test.go":            {4, virtual},
+		"internal/keep/daemon/lab_follow_linux_test.go":           {3, virtual},
+		"internal/keep/daemon/lab_linux_test.go":                  {12, virtual},
+		"internal/keep/daemon/conform_test.go":                    {3, bubble},
+		"internal/keep/daemon/retune_test.go":                     {6, bubble},
+		"internal/keep/daemon/soak_test.go":                       {2, bubble},
+		"internal/keep/steer/lab_linux_test.go":                   {1, virtual},
+		"cmd/unbloat/isolate_linux_test.go":                       {2, virtual},
+		"lab/chromium_linux_test.go":                              {2, paces},
+		"lab/cost_guest_linux_test.go":                            {1, virtual},
+		"lab/interrupt_test.go":                                   {4, virtual},
+		"lab/servers_test.go":                                     {1, virtual},
+		"lab/peers_test.go":                                       {4, virtual},
+		"lab/public_test.go":                                      {1, virtual},
+		"internal/measure/path/lab_servers_test.go":               {1, virtual},
+		"internal/measure/path/lab_test.go":                       {3, virtual},
+		"internal/cure/platform/linux/lab_classes_linux_test.go":  {2, virtual},
+		"internal/cure/platform/linux/lab_domains_linux_test.go":  {1, virtual},
+		"internal/cure/platform/linux/lab_families_linux_test.go": {2, virtual},
+		"internal/cure/platform/linux/bpf/guest_linux_test.go":    {1, virtual},
+		"internal/measure/protocol/lab_linux_test.go":             {2, virtual},
+		"internal/cure/remote/lab_linux_test.go":                  {1, virtual},
+		"internal/keep/daemon/change_test.go":                     {1, bubble},
+		"internal/measure/protocol/web/small_test.go":             {2, bubble},
+		"internal/measure/protocol/bench_bare_linux_test.go":      {2, paces},
+		"internal/measure/protocol/bench_linux_test.go":           {4, figures},
+		"internal/measure/protocol/bench_capacity_linux_test.go":  {3, figures},
+		"internal/serve/fleet_test.go":                            {2, paces},
+		"internal/show/store/spool_test.go":                       {1, moment},
+		"internal/serve/abuse_test.go":                            {1, paces},
+		"internal/serve/datagram_test.go":                         {1, paces},
+		"internal/serve/shape_linux_test.go":                      {2, paces},
+		"internal/measure/netio/moderation_test.go":               {1, silence},
 	}
 }
 
@@ -501,7 +497,7 @@ func TestEveryTestIsRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"-skip 'Alone$$'", "-run 'Alone$$'", "--include='*_test.go' cmd internal |", "UNBLOAT_RAN="} {
+	for _, want := range []string{"-skip 'Alone$$'", "-run 'Alone$$'", "--include='*_test.go' cmd internal lab testkit |", "UNBLOAT_RAN="} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("there is no %q in the Makefile", want)
 		}
@@ -515,8 +511,8 @@ func TestEveryTestIsRun(t *testing.T) {
 				continue
 			}
 			alone++
-			if !strings.HasPrefix(s.path, "cmd/") && !strings.HasPrefix(s.path, "internal/") {
-				t.Errorf("%s: make test looks for %s in cmd and internal only", s.path, f.Name.Name)
+			if top, _, _ := strings.Cut(s.path, "/"); !slices.Contains([]string{"cmd", "internal", "lab", "testkit"}, top) {
+				t.Errorf("%s: make test looks for %s in cmd, internal, lab and testkit only", s.path, f.Name.Name)
 			}
 		}
 	}
@@ -623,9 +619,9 @@ func ranTests(t *testing.T, dir string) (passed map[string]bool, skipped []strin
 	return passed, skipped
 }
 
-// namedTest matches a test's name in a document: `internal/lab.TestSeeds`.
+// namedTest matches a test's name in a document: `lab.TestSeeds`.
 func namedTest() *regexp.Regexp {
-	return regexp.MustCompile("`([a-z0-9/_]+)\\.((?:Test|Benchmark|Fuzz)[A-Za-z0-9]+)`")
+	return regexp.MustCompile("`([a-z0-9/_-]+)\\.((?:Test|Benchmark|Fuzz)[A-Za-z0-9]+)`")
 }
 
 // testNames returns all tests, fuzz targets and benchmarks, with their
@@ -850,16 +846,23 @@ func anchors(text string) []string {
 	return out
 }
 
-// Every page can be found from the README.
-func TestReadmeHasEveryPage(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+// Every page can be found from the index, and the index from the README.
+func TestIndexHasEveryPage(t *testing.T) {
+	const at = "docs/README.md"
+	texts := map[string]string{}
 	for _, d := range documents(t) {
-		listed := strings.Contains(string(readme), "("+d.path+")") || strings.HasPrefix(d.path, "docs/evidence/") && strings.Contains(string(readme), "(docs/evidence)")
-		if strings.HasPrefix(d.path, "docs/") && !listed {
-			t.Errorf("README.md does not lead to %s", d.path)
+		texts[d.path] = d.text
+	}
+	if !strings.Contains(texts["README.md"], "("+at+")") {
+		t.Errorf("README.md does not lead to %s", at)
+	}
+	for p := range texts {
+		name, in := strings.CutPrefix(p, "docs/")
+		if strings.HasPrefix(name, "evidence/") {
+			name = "evidence"
+		}
+		if in && p != at && !strings.Contains(texts[at], "("+name+")") {
+			t.Errorf("%s does not lead to %s", at, p)
 		}
 	}
 }
@@ -897,7 +900,8 @@ func TestFiguresAreEvidence(t *testing.T) {
 			for line := range strings.Lines(string(text)) {
 				if strings.HasPrefix(line, "|") {
 					for _, c := range cells(line) {
-						measured[c] = true
+						median, _, _ := strings.Cut(c, " (") // the range may be left out
+						measured[c], measured[median] = true, true
 					}
 				}
 			}
@@ -915,5 +919,100 @@ func TestFiguresAreEvidence(t *testing.T) {
 	}
 	if cited == 0 {
 		t.Error("README.md cites no table of docs/evidence")
+	}
+}
+
+// The house: how many packages hold code, and how many lines the product is. A bound is
+// lowered when the house gets smaller, and raised only by a commit that says why. `make
+// house` prints the figures, and the sizes of the programs beside them.
+func TestHouse(t *testing.T) {
+	_, all := sources(t)
+	lines := map[string]int{} // by package
+	product := 0
+	for _, s := range all {
+		if s.test() {
+			continue
+		}
+		n := codeLines(s.text)
+		lines[s.dir] += n
+		if top, _, _ := strings.Cut(s.dir, "/"); !slices.Contains([]string{"lab", "scenarios", "testkit"}, top) {
+			product += n
+		}
+	}
+	for _, dir := range slices.Sorted(maps.Keys(lines)) {
+		t.Logf("%6d lines of code in %s", lines[dir], dir)
+	}
+	for _, x := range []struct {
+		what    string
+		n, most int
+	}{
+		{"packages with code", len(lines), 82},
+		{"lines of product code, without the laboratory, stand-ins, tests, comments and blank lines", product, 83300},
+	} {
+		t.Logf("%d %s, at most %d", x.n, x.what, x.most)
+		if x.n > x.most {
+			t.Errorf("%d %s, at most %d", x.n, x.what, x.most)
+		}
+	}
+}
+
+// The program that people copy to a machine stays small; `make router` holds the size of
+// the one for routers.
+func TestProgramIsSmall(t *testing.T) {
+	const most = 30e6
+	info, err := os.Stat("bin/unbloat")
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("SKIPPED: there is no bin/unbloat; `make build` makes it")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if info.Size() > most {
+		t.Errorf("bin/unbloat has %.1f MB, at most %.0f", float64(info.Size())/1e6, most/1e6)
+	}
+}
+
+// codeLines counts the lines that hold more than comments and blanks.
+func codeLines(text []byte) int {
+	set := token.NewFileSet()
+	file := set.AddFile("", set.Base(), len(text))
+	var sc scanner.Scanner
+	sc.Init(file, text, nil, 0)
+	lines := map[int]bool{}
+	for {
+		pos, tok, lit := sc.Scan()
+		if tok == token.EOF {
+			return len(lines)
+		}
+		if tok == token.SEMICOLON && lit == "\n" {
+			continue
+		}
+		first := file.Line(pos)
+		for i := range strings.Count(lit, "\n") + 1 {
+			lines[first+i] = true
+		}
+	}
+}
+
+// A target of the Makefile, or a script, names no package that has moved.
+func TestPathsOfScripts(t *testing.T) {
+	files, err := filepath.Glob("scripts/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, file := range append(files, "Makefile") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range regexp.MustCompile(`\./(?:cmd|contrib|guard|internal|lab|reason|testkit|unit|web)/[\w/.-]*\w`).FindAllString(string(text), -1) {
+			if _, err := os.Stat(strings.TrimSuffix(p, "/...")); err != nil {
+				t.Errorf("%s names %s: %v", file, p, err)
+			}
+			seen++
+		}
+	}
+	if seen == 0 {
+		t.Error("no path is seen")
 	}
 }

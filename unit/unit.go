@@ -308,8 +308,53 @@ func ParseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
+// Milliseconds is a duration that JSON has in milliseconds.
+type Milliseconds time.Duration
+
+// Seconds is a duration that JSON has in seconds.
+type Seconds time.Duration
+
+// String writes it as time.Duration does.
+func (m Milliseconds) String() string { return time.Duration(m).String() }
+
+// String writes it as time.Duration does.
+func (s Seconds) String() string { return time.Duration(s).String() }
+
+// MarshalJSON writes the number of seconds.
+func (s Seconds) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(s).Seconds()) }
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (s *Seconds) UnmarshalJSON(b []byte) error {
+	var n float64
+	err := json.Unmarshal(b, &n)
+	*s = Seconds(FromMs(n * 1e3))
+	return err
+}
+
+// Ms returns the number of milliseconds.
+func (m Milliseconds) Ms() float64 { return Ms(time.Duration(m)) }
+
+// MarshalJSON writes the number of milliseconds.
+func (m Milliseconds) MarshalJSON() ([]byte, error) { return json.Marshal(m.Ms()) }
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (m *Milliseconds) UnmarshalJSON(b []byte) error {
+	var ms float64
+	err := json.Unmarshal(b, &ms)
+	*m = Milliseconds(FromMs(ms))
+	return err
+}
+
 // Ms returns a duration in milliseconds.
 func Ms(d time.Duration) float64 { return float64(d) / 1e6 }
+
+// MsOrUs writes a duration as tc(8), dnctl(8) and sqm's scripts take it: whole ms, or µs.
+func MsOrUs(d time.Duration) string {
+	if d%time.Millisecond == 0 {
+		return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
+	}
+	return strconv.FormatInt(d.Microseconds(), 10) + "us"
+}
 
 // FromMs returns the duration of ms milliseconds, rounded to a nanosecond.
 func FromMs(ms float64) time.Duration { return time.Duration(math.Round(ms * 1e6)) }

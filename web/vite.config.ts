@@ -3,8 +3,8 @@ import { words } from "./words.ts";
 import { de } from "./src/words/de.ts";
 import { en } from "./src/words/en.ts";
 
-// Two pages, what they share, and two workers; nothing is inlined, because the
-// page's policy (internal/webtest) forbids what is inline.
+// A page and two workers; nothing is inlined, because the
+// page's policy (internal/serve) forbids what is inline.
 export default defineConfig({
   plugins: [words(en.fixed, de.fixed)],
   build: {
@@ -12,7 +12,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
-    rolldownOptions: { input: ["index.html", "model.html"] },
+    rolldownOptions: { input: ["index.html"] },
   },
   worker: { format: "es" },
 });

@@ -13,12 +13,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"unbloat/internal/apply"
-	"unbloat/internal/daemon"
-	"unbloat/internal/lang/tc"
-	"unbloat/internal/plan"
-	"unbloat/internal/platform"
-	"unbloat/internal/reason"
+	"unbloat/internal/cure/apply"
+	"unbloat/internal/cure/lang/tc"
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/cure/platform"
+	"unbloat/internal/keep/daemon"
+	"unbloat/internal/show/cli"
+	"unbloat/reason"
+	"unbloat/unit"
 )
 
 // defaultStateDir is emptied by a reboot, as the kernel's queues are.
@@ -34,6 +36,7 @@ type routerFlags struct {
 	quiet    bool
 	replace  bool
 	preview  bool // do not change anything
+	short    bool // status without what queues, classes and machines have counted
 	flags    *pflag.FlagSet
 }
 
@@ -99,7 +102,7 @@ func changeError(err error) error {
 		there   *daemon.Error
 		swapped *plan.SwappedError
 		above   *plan.AboveLineError
-		coded   *exitError
+		coded   *cli.Error
 	)
 	switch {
 	case err == nil:
@@ -109,13 +112,13 @@ func changeError(err error) error {
 	case errors.As(err, &there):
 		return thereError(there)
 	case errors.As(err, &stopped):
-		return &exitError{exitNoBetter, err}
+		return cli.Exit(cli.NoBetter, err)
 	case errors.As(err, &pre), errors.As(err, &tool), errors.As(err, &foreign), errors.As(err, &busy), errors.As(err, &noAQM), errors.As(err, &none), errors.As(err, &noIn):
-		return &exitError{exitPrecondition, err}
+		return cli.Exit(cli.Precondition, err)
 	case errors.As(err, &input), errors.As(err, &field), errors.As(err, &swapped), errors.As(err, &above), errors.Is(err, plan.ErrNothingToShape), badAddress(err):
-		return &exitError{exitUsage, err}
+		return cli.Exit(cli.Usage, err)
 	}
-	return &exitError{exitFailed, err}
+	return cli.Exit(cli.Failed, err)
 }
 
 // applyFlags are the flags of `unbloat apply`.
@@ -145,7 +148,7 @@ func newApplyCommand() *cobra.Command {
   unbloat apply --down 30mbit --up 5mbit --router ssh://root@192.168.1.1`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageError("%s: takes one PLAN, not %d", nameOf(c), len(args))
+				return cli.UsageError("%s: takes one PLAN, not %d", cli.NameOf(c), len(args))
 			}
 			return nil
 		},
@@ -159,7 +162,7 @@ func newApplyCommand() *cobra.Command {
 	fs.StringVar(&f.wan, "wan", "", "interface towards the internet (default: that of the default route)")
 	fs.StringVar(&f.lan, "lan", "", "interface towards the home")
 	fs.StringVar(&f.aqm, "aqm", "", "cake, fq_codel or fifo (default: the best that the kernel has)")
-	durationFlag(fs, &f.confirm, "confirm", 60*time.Second, "undo after this time unless confirmed")
+	cli.DurationFlag(fs, &f.confirm, "confirm", 60*time.Second, "undo after this time unless confirmed")
 	fs.BoolVar(&f.yes, "yes", false, "keep it at once")
 	fs.BoolVar(&f.persist, "persist", false, "with --yes: apply it at every boot")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print the commands that would run now, and change nothing")
@@ -170,10 +173,10 @@ func newApplyCommand() *cobra.Command {
 
 func runApply(c *cobra.Command, f *applyFlags, args []string) error {
 	if f.persist && !f.yes {
-		return usageError("apply: --persist goes with --yes; otherwise give it to `unbloat confirm`")
+		return cli.UsageError("apply: --persist goes with --yes; otherwise give it to `unbloat confirm`")
 	}
 	if f.confirm < time.Second && !f.yes {
-		return usageError("apply: --confirm %s is too short to confirm anything; give at least 1s, or --yes", f.confirm)
+		return cli.UsageError("apply: --confirm %s is too short to confirm anything; give at least 1s, or --yes", f.confirm)
 	}
 	ctx := c.Context()
 	f.preview = f.dryRun
@@ -195,6 +198,9 @@ func runApply(c *cobra.Command, f *applyFlags, args []string) error {
 		return changeError(err)
 	}
 	f.warn(c, p)
+	if err := f.doubt(c, p, len(args) == 0); err != nil {
+		return err
+	}
 	engine := r.engine
 	if f.dryRun {
 		steps, err := engine.Preview(ctx, p)
@@ -214,7 +220,7 @@ func runApply(c *cobra.Command, f *applyFlags, args []string) error {
 	state := "armed"
 	switch {
 	case f.yes || t.Unchanged:
-		if err := f.keep(ctx, r.keeper, t, p); err != nil {
+		if err := f.keep(ctx, r.persister, t, p); err != nil {
 			return changeError(err)
 		}
 		state = "committed"
@@ -227,6 +233,44 @@ func runApply(c *cobra.Command, f *applyFlags, args []string) error {
 	}
 	return f.report(c, state, p, typed(t.Ran), "")
 }
+
+// doubt says what a plan leaves unshaped. Where rates that were typed are hardly those of a
+// line, a person is asked; without one they are noted.
+func (f *applyFlags) doubt(c *cobra.Command, p plan.Plan, typed bool) error {
+	var notes []string
+	for _, d := range []struct {
+		s          *plan.Shaper
+		name, flag string
+	}{{p.Down, "download", "--down"}, {p.Up, "upload", "--up"}} {
+		if d.s == nil {
+			notes = append(notes, fmt.Sprintf("the %s of %s is not shaped; %s RATE says what it carries", d.name, p.WAN, d.flag))
+		}
+	}
+	unshaped := len(notes)
+	if p.Down != nil && p.Up != nil && p.Up.Rate > 2*p.Down.Rate {
+		notes = append(notes, fmt.Sprintf("%s up and %s down may be swapped: most lines carry more down than up", p.Up.Rate.Short(), p.Down.Rate.Short()))
+	}
+	for _, s := range []*plan.Shaper{p.Down, p.Up} {
+		if s != nil && s.Rate > mostHome {
+			notes = append(notes, fmt.Sprintf("%s may have the wrong unit: it is more than the line of a home carries", s.Rate.Short()))
+		}
+	}
+	if !typed {
+		notes = notes[:unshaped]
+	}
+	f.sayNotes(c, notes)
+	if len(notes) == unshaped || f.yes || f.dryRun || f.json || f.quiet || !cli.IsKeyboard(c.InOrStdin()) {
+		return nil
+	}
+	yes, err := ask(c.InOrStdin(), c.ErrOrStderr(), "Apply it all the same?", false)
+	if err != nil || !yes {
+		return cli.UsageError("apply: nothing was changed")
+	}
+	return nil
+}
+
+// mostHome is more than lines of homes carry.
+const mostHome = 10 * unit.GbitPerSecond
 
 // guess returns why a preview may differ from the plan that a privileged user
 // would get, or "".
@@ -244,21 +288,21 @@ func (r *router) guess(ctx context.Context, p plan.Plan) string {
 func (f *applyFlags) checkSource(args []string) error {
 	switch {
 	case f.again && (len(args) == 1 || f.rateFlags.given() || f.aqm != "" || f.lan != ""):
-		return usageError("apply: --again takes the plan that was applied last: give no other with it")
+		return cli.UsageError("apply: --again takes the plan that was applied last: give no other with it")
 	case f.again:
 	case len(args) == 1 && f.rateFlags.given():
-		return usageError("apply: give a PLAN or --down and --up, not both")
+		return cli.UsageError("apply: give a PLAN or --down and --up, not both")
 	case len(args) == 0 && !f.rateFlags.given():
-		return usageError("apply: give a PLAN (from `unbloat plan --json`), or --down RATE and --up RATE, or --again")
+		return cli.UsageError("apply: give a PLAN (from `unbloat plan --json`), or --down RATE and --up RATE, or --again")
 	}
 	return nil
 }
 
 // keep makes the change persistent if asked to, and commits the transaction. If
 // making it persistent fails, the change can still be undone.
-func (f *applyFlags) keep(ctx context.Context, k platform.Keeper, t *apply.Transaction, p plan.Plan) error {
+func (f *applyFlags) keep(ctx context.Context, k platform.Persister, t *apply.Transaction, p plan.Plan) error {
 	if f.persist {
-		if err := k.Keep(ctx, p); err != nil {
+		if err := k.Persist(ctx, p); err != nil {
 			return errors.Join(err, t.Revert(context.WithoutCancel(ctx)))
 		}
 	}
@@ -312,7 +356,7 @@ func (f *applyFlags) lastPlan(r *router) (plan.Plan, error) {
 		}
 		return rec.Plan.In(r.driver.Language), nil
 	}
-	return plan.Plan{}, usageError("apply: --again: plans of %s were kept; say which with --wan", strings.Join(known, ", "))
+	return plan.Plan{}, cli.UsageError("apply: --again: plans of %s were kept; say which with --wan", strings.Join(known, ", "))
 }
 
 // mostPlan is the largest plan that is read: one with a whole file of rules.
@@ -322,10 +366,10 @@ func readPlan(stdin io.Reader, path string) (plan.Plan, error) {
 	var p plan.Plan
 	b, err := readFile(stdin, path, mostPlan)
 	if err != nil {
-		return p, usageError("read plan: %w", err)
+		return p, cli.UsageError("read plan: %w", err)
 	}
 	if err := json.Unmarshal(b, &p); err != nil {
-		return p, usageError("read plan %s: %w; it must be what `unbloat plan --json` prints", path, err)
+		return p, cli.UsageError("read plan %s: %w; it must be what `unbloat plan --json` prints", path, err)
 	}
 	return p, nil
 }
@@ -362,7 +406,7 @@ func (f *applyFlags) report(c *cobra.Command, state string, p plan.Plan, command
 	if f.quiet {
 		return nil
 	}
-	if state == "dry-run" || !isTerminal(w) { // hundreds of lines are of no use to a person
+	if state == "dry-run" || !cli.IsTerminal(w) { // hundreds of lines are of no use to a person
 		for _, c := range out.Commands {
 			fmt.Fprintln(w, c)
 		}

@@ -1,17 +1,19 @@
-//go:build !omit_store && !omit_daemon
+//go:build !router
 
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"time"
 
-	"unbloat/internal/daemon"
-	kept "unbloat/internal/daemon/config"
-	"unbloat/internal/metrics"
-	"unbloat/internal/store"
+	kept "unbloat/internal/keep/config"
+	"unbloat/internal/keep/daemon"
+	"unbloat/internal/keep/metrics"
+	"unbloat/internal/keep/page"
+	"unbloat/internal/show/store"
 	"unbloat/unit"
 )
 
@@ -26,7 +28,7 @@ func checkArchive(kept.Config, string) error { return nil }
 type lineArchive struct{}
 
 // Add implements daemon.Archive.
-func (lineArchive) Add(ctx context.Context, file string, did []daemon.Did) (err error) {
+func (lineArchive) Add(ctx context.Context, file string, did []daemon.Period) (err error) {
 	s, err := store.Open(ctx, file)
 	if err != nil {
 		return err
@@ -44,7 +46,7 @@ func (lineArchive) Add(ctx context.Context, file string, did []daemon.Did) (err 
 }
 
 // Read implements daemon.Archive.
-func (lineArchive) Read(ctx context.Context, file, wan string, from, to time.Time, each func(daemon.Did)) (err error) {
+func (lineArchive) Read(ctx context.Context, file, wan string, from, to time.Time, each func(daemon.Period)) (err error) {
 	s, err := store.OpenExisting(ctx, file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -54,10 +56,54 @@ func (lineArchive) Read(ctx context.Context, file, wan string, from, to time.Tim
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	return s.Lines(ctx, wan, from, to, func(x store.LineStep) {
-		d := daemon.Did{WAN: x.WAN, At: x.At, Step: x.Step}
+		d := daemon.Period{WAN: x.WAN, At: x.At, Step: x.Step}
 		for i, w := range x.Way {
 			d.Moment.Way[i] = metrics.MomentWay{Rate: float32(w.Rate), Capacity: float32(w.Capacity), Carried: float32(w.Carried), Delay: float32(w.Delay), DelayMax: float32(w.DelayMax)}
 		}
 		each(d)
 	})
+}
+
+// mostPageResults are what the page shows of the history.
+const mostPageResults = 50
+
+// pageResults returns what reads the kept tests and tunings from the daemon's file;
+// nil: the configuration names none.
+func pageResults(file string) func(context.Context) ([]page.Result, error) {
+	if file == "" {
+		return nil
+	}
+	return func(ctx context.Context) (out []page.Result, err error) {
+		s, err := store.OpenExisting(ctx, file)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, s.Close()) }()
+		entries, err := s.List(ctx, store.Filter{Limit: mostPageResults})
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if e.Kind != store.KindTest && e.Kind != store.KindTune {
+				continue
+			}
+			r, err := s.Get(ctx, e.ID)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, pageResult(e, r.Result))
+		}
+		return out, nil
+	}
+}
+
+// pageResult is a result as the page shows it.
+func pageResult(e store.Entry, text json.RawMessage) page.Result {
+	out := page.ResultOf(page.RunKind(e.Kind), text)
+	out.ID, out.AtMs, out.WAN, out.Shaped, out.Valid, out.Grade = e.ID, e.Time.UnixMilli(), e.Interface, e.Shaped, e.Valid, e.Grade
+	out.Down, out.Up = unit.Rate(e.DownBps), unit.Rate(e.UpBps)
+	return out
 }

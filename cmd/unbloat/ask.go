@@ -1,5 +1,3 @@
-//go:build !omit_measure
-
 package main
 
 import (
@@ -7,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"unbloat/internal/show/cli"
 )
 
 // errNobody says that nobody is there to answer: standard input has ended.
@@ -16,7 +16,7 @@ var errNobody = errors.New("nobody answers")
 const mostAnswer = 1000
 
 // ask prints a question and returns the answer; an empty line is the usual one. A
-// signal is no answer, and never yes: errInterrupted. It takes no more of in than the
+// signal is no answer, and never yes: cli.ErrInterrupted. It takes no more of in than the
 // answer, so that the next question has the next line.
 func ask(in io.Reader, out io.Writer, question string, usual bool) (bool, error) {
 	fmt.Fprintf(out, "%s %s ", question, map[bool]string{true: "[Y/n]", false: "[y/N]"}[usual])
@@ -29,7 +29,7 @@ func ask(in io.Reader, out io.Writer, question string, usual bool) (bool, error)
 		line, err := readAnswer(in)
 		if err != nil {
 			fmt.Fprintln(out)
-			if !errors.Is(err, errInterrupted) {
+			if !errors.Is(err, cli.ErrInterrupted) {
 				err = errNobody
 			}
 			return false, err

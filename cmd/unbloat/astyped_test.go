@@ -1,4 +1,4 @@
-//go:build !omit_measure && !omit_lab
+//go:build !router
 
 package main
 
@@ -18,9 +18,9 @@ import (
 	"github.com/spf13/pflag"
 	"pgregory.net/rapid"
 
-	"unbloat/internal/lab/scenario"
-	"unbloat/internal/reason"
-	"unbloat/internal/store"
+	"unbloat/internal/show/cli"
+	"unbloat/internal/show/store"
+	"unbloat/reason"
 )
 
 // asTyped runs the program as a person does, and returns what it printed.
@@ -44,18 +44,23 @@ func TestMistyped(t *testing.T) {
 		code int
 		says string
 	}{
-		{"tset --server x", exitUsage, `there is no command "tset"; do you mean test?`},
-		{"lab rnu seed-003", exitUsage, `lab: there is no command "rnu"; do you mean run?`},
-		{"help foo", exitUsage, `there is no command "foo"`},
-		{"completion foo", exitUsage, `there is no command "foo"`},
-		{"plan --down 30mbit --bogus", exitUsage, "unbloat: plan: unknown flag"},
-		{"plan --down 30", exitUsage, "no unit"},
-		{"plan --down 1,000mbit", exitUsage, "has a comma"},
-		{"plan --down 30MBPS", exitUsage, "bits and for bytes"},
-		{"test --server x --interval 10", exitUsage, "write 10ms for milliseconds or 10s"},
-		{"path 127.0.0.1 --idle 3", exitUsage, "--idle 5s or more"},
-		{"path no..such.host", exitPrecondition, "no..such.host"},
-		{"history --store /etc/passwd", exitFailed, "name another file with --store"},
+		{"tset --server x", cli.Usage, `there is no command "tset"; do you mean test?`},
+		{"speedtest", cli.Usage, "do you mean test?"},
+		{"test --sever x", cli.Usage, "unknown flag: --sever; do you mean --server?"},
+		{"test 10.3.0.2", cli.Usage, "do you mean --server 10.3.0.2?"},
+		{"test --server http://192.0.2.1:7680/", cli.Usage, "that is a page for browsers; do you mean the server beside it, 192.0.2.1?"},
+		{"status --router 10.1.0.1", cli.Usage, "do you mean ssh://root@10.1.0.1?"},
+		{"plan --down 30mbit --for OpenWRT --aqm none", cli.Usage, "openwrt"},
+		{"help foo", cli.Usage, `there is no command "foo"`},
+		{"completion foo", cli.Usage, `there is no command "foo"`},
+		{"plan --down 30mbit --bogus", cli.Usage, "unbloat: plan: unknown flag"},
+		{"plan --down 30", cli.Usage, "no unit"},
+		{"plan --down 1,000mbit", cli.Usage, "has a comma"},
+		{"plan --down 30MBPS", cli.Usage, "bits and for bytes"},
+		{"test --server x --interval 10", cli.Usage, "write 10ms for milliseconds or 10s"},
+		{"path 127.0.0.1 --idle 3", cli.Usage, "--idle 5s or more"},
+		{"path no..such.host", cli.Precondition, "no..such.host"},
+		{"history --store /etc/passwd", cli.Failed, "name another file with --store"},
 	} {
 		out, errs, code := asTyped(t, strings.Fields(c.args)...)
 		if code != c.code || !strings.Contains(errs, c.says) || out != "" {
@@ -63,6 +68,37 @@ func TestMistyped(t *testing.T) {
 		}
 		if strings.Contains(errs, "unbloat: unbloat") || strings.Contains(errs, "mv /etc") {
 			t.Errorf("unbloat %s: %q", c.args, errs)
+		}
+	}
+}
+
+// `daemon --check` tells every mistake at once, with the key that is meant, warns of an
+// interface that is not there, and gives whoever has no configuration one to begin with.
+func TestCheckTellsAll(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		file, text string
+		code       int
+		says       []string
+	}{
+		{"none.toml", "", cli.Usage, []string{"there is no " + dir + "/none.toml; write this", "[[wan]]", `down = "50 Mbit/s"`}},
+		{"etc/config/unbloat", "", cli.Usage, []string{"config wan", "option down '50 Mbit/s'"}},
+		{"bad.toml", "[[wan]]\ninterface = \"eth0\"\nfolow = true\ndwn = \"50 Mbit/s\"\n", cli.Usage, []string{
+			`bad.toml:3: there is no key "folow"`, "do you mean follow?", `bad.toml:4: there is no key "dwn"`, "do you mean down?", "nothing says how fast"}},
+		{"gone.toml", "[[wan]]\ninterface = \"eth99\"\nplatform = \"linux\"\ndown = \"50 Mbit/s\"\nup = \"10 Mbit/s\"\n", cli.Done, []string{
+			"down carries 50 Mbit/s", "gone.toml:2: interface: there is no eth99 now"}},
+	} {
+		file := filepath.Join(dir, c.file)
+		if c.text != "" {
+			if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out, errs, code := asTyped(t, "daemon", "--check", "--config", file)
+		for _, says := range c.says {
+			if code != c.code || !strings.Contains(out+errs, says) {
+				t.Errorf("%s: exit code %d, want %d with %q; it says\n%s%s", c.file, code, c.code, says, out, errs)
+			}
 		}
 	}
 }
@@ -85,7 +121,7 @@ func TestRatesAsWritten(t *testing.T) {
 		var p struct {
 			Down float64 `json:"down_bps"`
 		}
-		if err := json.Unmarshal([]byte(out), &p); err != nil || code != exitDone || p.Down < 0.99*want.bps || p.Down > want.bps {
+		if err := json.Unmarshal([]byte(out), &p); err != nil || code != cli.Done || p.Down < 0.99*want.bps || p.Down > want.bps {
 			t.Errorf("%s: %v, exit code %d, %.0f bit/s, want %.0f: %s", written, err, code, p.Down, want.bps, errs)
 		}
 		if !strings.Contains(errs, want.says) || want.says == "" && errs != "" {
@@ -99,13 +135,13 @@ func TestRatesAsWritten(t *testing.T) {
 
 // With --json an error is an object too, unless a result was printed.
 func TestFailureIsJSON(t *testing.T) {
-	for args, want := range map[string]failure{
-		"plan --down 30 --json":                       {Code: "usage", Exit: exitUsage},
-		"test --server 127.0.0.1:1 --json --no-store": {Code: "precondition", Exit: exitPrecondition},
-		"compare --json /no/such/a /no/such/b":        {Code: "usage", Exit: exitUsage},
+	for args, want := range map[string]cli.Failure{
+		"plan --down 30 --json":                       {Code: "usage", Exit: cli.Usage},
+		"test --server 127.0.0.1:1 --json --no-store": {Code: "precondition", Exit: cli.Precondition},
+		"compare --json /no/such/a /no/such/b":        {Code: "usage", Exit: cli.Usage},
 	} {
 		out, errs, code := asTyped(t, strings.Fields(args)...)
-		var got failure
+		var got cli.Failure
 		if err := json.Unmarshal([]byte(out), &got); err != nil || got.Schema != "unbloat.error/1" || got.Code != want.Code || got.Exit != code || code != want.Exit ||
 			!strings.Contains(errs, got.Text) || got.Text == "" {
 			t.Errorf("%s: exit code %d, %q, %q: %v", args, code, out, errs, err)
@@ -142,33 +178,16 @@ func TestHelpIsWhole(t *testing.T) {
 // A comparison with an invalid result proves no change.
 func TestCompareInvalid(t *testing.T) {
 	file, ids := aHistory(t)
-	out, code := cli(t, "", "compare", ids["A"], ids["BAD"], "--store", file)
-	if code != exitInvalid || !strings.Contains(out, "nothing can be said of a change: the second is not valid: upload: probes left late") || strings.Contains(out, "fell by") {
+	out, code := commanded(t, "", "compare", ids["A"], ids["BAD"], "--store", file)
+	if code != cli.Invalid || !strings.Contains(out, "nothing can be said of a change: the second is not valid: upload: probes left late") || strings.Contains(out, "fell by") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
-	out, code = cli(t, "", "compare", ids["A"], ids["BAD"], "--store", file, "--json")
+	out, code = commanded(t, "", "compare", ids["A"], ids["BAD"], "--store", file, "--json")
 	var got struct {
 		Improvement *json.RawMessage `json:"improvement_ms"`
 	}
-	if err := json.Unmarshal([]byte(strings.SplitN(out, "\n", 2)[0]), &got); err != nil || code != exitInvalid || got.Improvement != nil {
+	if err := json.Unmarshal([]byte(strings.SplitN(out, "\n", 2)[0]), &got); err != nil || code != cli.Invalid || got.Improvement != nil {
 		t.Errorf("exit code %d, %v: %s", code, err, out)
-	}
-}
-
-// An invalid measurement of a scenario is reported, and the exit code is 4.
-func TestLabRunInvalid(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "dead.toml")
-	text := "name = \"dead\"\ntitle = \"a line that loses everything\"\n[line]\ndown = \"1 Mbit/s\"\nup = \"1 Mbit/s\"\nrtt = \"20 ms\"\nloss = 1\nbuffer_down = \"1 MB\"\nbuffer_up = \"1 MB\"\n[[case]]\nname = \"before\"\nrouter = \"none\"\n"
-	if _, err := scenario.Parse(file, []byte(text)); err != nil {
-		text = strings.Replace(text, "loss = 1", "loss = 0.9", 1)
-	}
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, errs, code := asTyped(t, "lab", "run", file, "--engine", "sim", "--quiet")
-	if code != exitInvalid || !strings.Contains(errs, `the measurement of case "before" is not valid: `) || !strings.Contains(out, "NOT VALID: ") || strings.Contains(out, "NOT VALID: [") {
-		t.Errorf("exit code %d: %s%s", code, out, errs)
 	}
 }
 
@@ -178,14 +197,14 @@ func TestExportAsNamed(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"x.jsonl", "x.json", "x.jsonl.gz"} {
 		to := filepath.Join(dir, name)
-		if out, code := cli(t, "", "export", "--store", file, "-o", to); code != exitDone {
+		if out, code := commanded(t, "", "export", "--store", file, "-o", to); code != cli.Done {
 			t.Fatalf("%s: %s", name, out)
 		}
 		b, err := os.ReadFile(to)
 		if packed := bytes.HasPrefix(b, []byte{0x1f, 0x8b}); err != nil || packed != strings.HasSuffix(name, ".gz") {
 			t.Errorf("%s: packed %v, %v", name, packed, err)
 		}
-		if out, code := cli(t, "", "import", to, "--store", filepath.Join(dir, name+".db")); code != exitDone || !strings.Contains(out, "6 results read, 6 of them new") {
+		if out, code := commanded(t, "", "import", to, "--store", filepath.Join(dir, name+".db")); code != cli.Done || !strings.Contains(out, "6 results read, 6 of them new") {
 			t.Errorf("%s: exit code %d: %s", name, code, out)
 		}
 	}

@@ -1,5 +1,3 @@
-//go:build !omit_ui && !omit_daemon && !omit_http && !omit_serve && !omit_web
-
 package main
 
 import (
@@ -28,14 +26,15 @@ import (
 
 	"github.com/coder/websocket"
 
-	"unbloat/internal/await"
-	"unbloat/internal/daemon"
-	"unbloat/internal/daemon/keep"
-	"unbloat/internal/platform"
-	"unbloat/internal/platform/fake"
-	"unbloat/internal/probe"
-	"unbloat/internal/visible"
-	"unbloat/internal/webtest"
+	"unbloat/guard"
+	"unbloat/internal/cure/platform"
+	"unbloat/internal/keep/daemon"
+	"unbloat/internal/keep/supervise"
+	"unbloat/internal/measure/probe"
+	"unbloat/internal/serve"
+	"unbloat/internal/show/cli"
+	"unbloat/testkit/await"
+	"unbloat/testkit/fake"
 	"unbloat/unit"
 )
 
@@ -220,7 +219,7 @@ func newAttacked(t *testing.T) *attacked {
 		t.Fatal(err)
 	}
 	h.daemonProcess, h.daemonLog = h.daemon(t, h.config)
-	await.Until(t, time.Minute, "the daemon to apply its configuration", func() bool { return h.kept(t.Context()).State == keep.InPlace })
+	await.Until(t, time.Minute, "the daemon to apply its configuration", func() bool { return h.kept(t.Context()).State == supervise.InPlace })
 	h.serve(t)
 	h.plan, _ = h.run(t, "plan", "--down", "50mbit", "--up", "10mbit", "--wan", "wan", "--lan", "lan", "--json", "--quiet", "--for", "linux")
 
@@ -323,7 +322,7 @@ func (h *attacked) doorways() []doorway {
 		{"the socket", often, func(ctx context.Context) error {
 			var s daemon.WANStatus
 			await.True(patience, func() bool { s = h.kept(ctx); return s.State != "" }) // who has lost his place asks again
-			if s.State != keep.InPlace && s.State != keep.Held {                        // whoever reaches the socket may take the turn
+			if s.State != supervise.InPlace && s.State != supervise.Held {              // whoever reaches the socket may take the turn
 				return fmt.Errorf("%+v", s)
 			}
 			return nil
@@ -333,7 +332,7 @@ func (h *attacked) doorways() []doorway {
 			return status("unbloat_panics_total 0\n", code, text)
 		}},
 		{"the server's page", often, func(ctx context.Context) error {
-			c, _, err := websocket.Dial(ctx, "ws://"+web+"/api/probe", &websocket.DialOptions{Subprotocols: []string{webtest.Subprotocol}, HTTPClient: h.visitor})
+			c, _, err := websocket.Dial(ctx, "ws://"+web+"/api/probe", &websocket.DialOptions{Subprotocols: []string{serve.Subprotocol}, HTTPClient: h.visitor})
 			if err != nil {
 				return err
 			}
@@ -342,7 +341,7 @@ func (h *attacked) doorways() []doorway {
 			if err != nil {
 				return err
 			}
-			var hello webtest.Hello
+			var hello serve.Hello
 			if err := json.Unmarshal(text, &hello); err != nil {
 				return fmt.Errorf("%.200s: %w", text, err)
 			}
@@ -528,7 +527,7 @@ func (h *attacked) judge(t *testing.T, began sight) {
 	if now.router != began.router || now.ran != began.ran {
 		t.Errorf("%d commands have changed the router, which is\n%s\nit was\n%s", now.ran-began.ran, now.router, began.router)
 	}
-	if out, code := h.run(t, "status", "--wan", "wan", "--for", "linux"); code != exitDone || !strings.Contains(out, "wan is kept at") {
+	if out, code := h.run(t, "status", "--wan", "wan", "--for", "linux"); code != cli.Done || !strings.Contains(out, "wan is kept at") {
 		t.Errorf("status: exit %d: %s", code, out)
 	}
 	if n := h.ran.Load(); n > 0 {
@@ -569,7 +568,7 @@ func (h *attacked) judge(t *testing.T, began sight) {
 		}
 	}
 	for what, log := range map[string]string{"the daemon's log": h.daemonLog.String(), "the server's log": h.serverLog.String(), "what commands printed": h.strays.String()} {
-		if log != visible.Text(log) || strings.Contains(strings.ToLower(log), "panic") || strings.Contains("\n"+log, "\n"+mark) {
+		if log != guard.Visible(log) || strings.Contains(strings.ToLower(log), "panic") || strings.Contains("\n"+log, "\n"+mark) {
 			t.Errorf("%s has what a terminal obeys, a panic, or a line of an attacker's:\n%q", what, log)
 		}
 		t.Logf("%s has %d bytes", what, len(log))

@@ -1,5 +1,3 @@
-//go:build !omit_ui && !omit_daemon && !omit_http && !omit_serve && !omit_web
-
 package main
 
 import (
@@ -24,11 +22,12 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"unbloat/internal/daemon"
-	"unbloat/internal/protocol/iperf3"
-	"unbloat/internal/protocol/irtt"
-	"unbloat/internal/ui"
-	"unbloat/internal/webtest"
+	"unbloat/internal/keep/daemon"
+	"unbloat/internal/keep/page"
+	"unbloat/internal/measure/protocol/iperf3"
+	"unbloat/internal/measure/protocol/irtt"
+	"unbloat/internal/serve"
+	"unbloat/internal/show/cli"
 	"unbloat/unit"
 )
 
@@ -190,7 +189,6 @@ func strangers() []stranger {
 		{"requests at the server's web port that are none", 40 * ms, 0, (*attacker).rubbishAtWeb},
 		{"WebSockets from two addresses", 300 * ms, 6, (*attacker).webSockets},
 		{"datagrams", 30 * ms, 0, (*attacker).datagrams},
-		{"questions to the simulator", time.Second, 0, (*attacker).asks},
 	}
 }
 
@@ -260,7 +258,7 @@ func (a *attacker) unreadBrowser() {
 const asJSON = "Content-Type: application/json\r\n"
 
 func (a *attacker) guesses() {
-	word := one(a, fmt.Sprintf("%q", fmt.Sprint("guess", a.Uint64())), `"`+strings.Repeat("x", ui.MostPassword+1)+`"`, quoted())
+	word := one(a, fmt.Sprintf("%q", fmt.Sprint("guess", a.Uint64())), `"`+strings.Repeat("x", page.MostPassword+1)+`"`, quoted())
 	path, body := "/api/login", `{"password":`+word+`}`
 	if a.IntN(3) == 0 {
 		path, body = "/api/first", `{"token":`+word+`,"password":"`+mark+mark+`"}`
@@ -269,7 +267,7 @@ func (a *attacker) guesses() {
 }
 
 func (a *attacker) forges() {
-	path := one(a, "/api/line", "/api/revert", "/api/run", "/api/password", "/api/schedule", "/api/mend", "/api/rule", "/api/logout")
+	path := one(a, "/api/line", "/api/revert", "/api/run", "/api/password", "/api/schedule", "/api/mend", "/api/logout")
 	header := asJSON + "Cookie: " + a.cookie + "\r\n" + one(a,
 		"Origin: http://evil.example\r\n", "Origin: null\r\n", "Origin: http://"+pageAt+".evil.example\r\n", "Sec-Fetch-Site: cross-site\r\n",
 		"X-CSRF: "+strings.Repeat("A", 32)+"\r\n", "")
@@ -361,7 +359,7 @@ func (a *attacker) plans() {
 	}
 	for _, args := range [][]string{{"apply", file, "--yes", "--for", "linux"}, {"status", "--wan", harm[:len(harm)-1], "--for", "linux"}} { // no argument has a NUL
 		out, code := a.run(a.T, args...)
-		if code == exitDone {
+		if code == cli.Done {
 			a.Errorf("%q: exit 0: %s", args, out)
 		}
 		_, _ = a.strays.Write([]byte(out))
@@ -467,7 +465,7 @@ func (a *attacker) bodies() {
 func (a *attacker) untaken() {
 	c, ask := a.hoard()
 	for range 30 {
-		ask("GET", one(a, "/getIP", "/__down?bytes=4000000", "/garbage?ckSize=4", "/", "/api/model"), 0)
+		ask("GET", one(a, "/getIP", "/__down?bytes=4000000", "/garbage?ckSize=4", "/"), 0)
 	}
 	a.keep(c)
 }
@@ -485,7 +483,6 @@ func (a *attacker) rubbishAtWeb() {
 		request("DELETE", "/api/results/x", "x", "Authorization: Bearer "+harm+"\r\n", ""),
 		request("POST", "/api/results?session=x", "x", asJSON, `{"schema":`+name+`,"phases":[`),
 		request("POST", "/api/results?session=x", "x", asJSON, strings.Repeat("[", 50_000)),
-		request("GET", "/api/model?queue="+url.QueryEscape(harm), "x", "", ""),
 		request("GET", "/../../../../../etc/passwd", "x", "", ""),
 		request("GET", "/", harm, "User-Agent: "+harm+"\r\nAccept-Language: "+strings.Repeat("a-b-c-,", 1000)+"\r\n", ""),
 		"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", harm,
@@ -498,12 +495,12 @@ func (a *attacker) webSockets() {
 	ctx, cancel := context.WithTimeout(a.ctx, time.Second)
 	defer cancel()
 	c, _, err := websocket.Dial(ctx, "ws://"+serverAddress+":7680"+one(a, "/api/probe", "/api/probe", "/ndt/v7/upload", "/ndt/v7/download"), &websocket.DialOptions{
-		Subprotocols: []string{one(a, webtest.Subprotocol, webtest.Subprotocol, "net.measurementlab.ndt.v7", "x")}, HTTPClient: clientFrom("100.64.0.1")})
+		Subprotocols: []string{one(a, serve.Subprotocol, serve.Subprotocol, "net.measurementlab.ndt.v7", "x")}, HTTPClient: clientFrom("100.64.0.1")})
 	if err != nil {
 		return
 	}
 	_, text, _ := c.Read(ctx)
-	var hello webtest.Hello
+	var hello serve.Hello
 	_ = json.Unmarshal(text, &hello)
 	for range a.IntN(30) {
 		_ = c.Write(ctx, one(a, websocket.MessageBinary, websocket.MessageText), []byte(a.mutated(one(a, strings.Repeat("p", 48), harm, strings.Repeat("x", 100_000)))))
@@ -536,11 +533,4 @@ func (a *attacker) datagrams() {
 		_, _ = c.Write(b)
 		c.Close()
 	}
-}
-
-// asks has the simulator simulate what takes longest.
-func (a *attacker) asks() {
-	c := a.dial("tcp", a.public(), serverAddress+":7680")
-	path := fmt.Sprintf("/api/model?queue=cake&down=%d&up=1000&rtt=1&buffer_down=4000&buffer_up=4000&downloads=16&uploads=16&calls=16&web=16&video=16&torrent=60&share=%d", 900+a.IntN(100), 10+a.IntN(90))
-	a.says(c, request("GET", path, "x", "", ""))
 }

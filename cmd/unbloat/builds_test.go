@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"unbloat/internal/show/cli"
 )
 
 // goTool runs the go command in the module's root.
@@ -62,97 +64,87 @@ func has(build []string, forbidden ...string) (found []string) {
 	return found
 }
 
-// laboratory returns the packages that a build without the laboratory must not
-// have. Package aqm is allowed: drivers name the dialect of their platform.
-func laboratory() []string {
-	return []string{"unbloat/internal/lab", "unbloat/scenarios", "unbloat/sim", "github.com/pion"}
+// ofLaboratory returns packages that the product must not have.
+func ofLaboratory() []string {
+	return []string{"unbloat/lab", "unbloat/scenarios", "unbloat/testkit", "github.com/pion"}
 }
 
-// The program builds without the laboratory, contains nothing of it, and says
-// so when asked for it.
-func TestBuildWithoutLaboratory(t *testing.T) {
+// The program for routers contains nothing for which a router has no room, says so, and
+// behaves as the whole program does. `make router` holds its size in a router's flash.
+func TestBuildForRouters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short links no other program; `make test` does")
 	}
-	if found := has(packages(t, "omit_lab"), laboratory()...); len(found) > 0 {
-		t.Errorf("a build with the tag omit_lab has %q", found)
+	forbidden := append(ofLaboratory(), "html/template", "encoding/gob", "net/http/pprof", "database/sql", "golang.org/x/crypto/ssh",
+		"github.com/quic-go", "github.com/ncruces", "github.com/jackc", "charm.land", "golang.org/x/image",
+		"unbloat/internal/serve.", "unbloat/internal/serve", "unbloat/internal/cure/remote", "unbloat/internal/show/store", "unbloat/internal/show/terminal")
+	needed := []string{"net/http.", "unbloat/internal/cure/apply", "unbloat/internal/cure/tune", "unbloat/internal/measure/path", "unbloat/internal/measure/protocol/web",
+		"unbloat/internal/keep/daemon", "unbloat/internal/keep/follow", "unbloat/internal/keep/metrics", "unbloat/internal/keep/page"}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if found := has(packages(t, ""), laboratory()...); len(found) < 5 {
-		t.Errorf("the whole program has only %q of the laboratory", found)
+	code, out, errs := ran(t, nil, filepath.Join("..", "..", "scripts", "router"), "tags")
+	tags := strings.TrimSpace(out)
+	if code != 0 || !slices.Contains(strings.Split(tags, ","), "router") {
+		t.Fatalf("scripts/router tags: exit code %d, %q, %q", code, out, errs)
 	}
 	program := filepath.Join(t.TempDir(), "unbloat")
-	goTool(t, "build", "-tags", "omit_lab", "-o", program, "./cmd/unbloat")
-	for _, args := range [][]string{{"demo", "--engine", "sim"}, {"lab", "list"}, {"sim", "--help"}, {"plan", "--down", "30mbit", "--up", "5mbit", "--predict"}} {
-		if code, out, errs := ran(t, nil, append([]string{program}, args...)...); code != exitPrecondition || out != "" || !strings.Contains(errs, "omit_lab") {
+	goTool(t, "build", "-tags", tags, "-o", program, "./cmd/unbloat")
+	functions := linked(t, program)
+	for _, p := range forbidden {
+		if i := slices.IndexFunc(functions, func(f string) bool { return below(f, p) }); i >= 0 {
+			t.Errorf("it has %s", functions[i])
+		}
+	}
+	for _, p := range needed {
+		if !slices.ContainsFunc(functions, func(f string) bool { return below(f, p) }) {
+			t.Errorf("it has nothing of %s", p)
+		}
+	}
+	if info, err := os.Stat(program); err == nil {
+		t.Logf("%d bytes, with symbols and inlining", info.Size())
+	}
+	for _, args := range [][]string{
+		{"plan", "--down", "30mbit", "--up", "5mbit"},
+		{"plan", "--down", "30mbit", "--up", "5mbit", "--for", "openwrt", "--wan", "pppoe-wan", "--link-layer", "ptm", "--classes", "on"},
+		{"plan", "--down", "120mbit", "--up", "12mbit", "--for", "opnsense", "--json"},
+		{"plan", "--down", "30"},
+		{"why", "not a packet"},
+		{"test", "--server", "127.0.0.1:1", "--seconds", "0"},
+	} {
+		code, out, errs := ran(t, nil, append([]string{program}, args...)...)
+		wantCode, wantOut, wantErrs := ran(t, []string{asProgram + "=1"}, append([]string{self}, args...)...)
+		if code != wantCode || out != wantOut || errs != wantErrs {
+			t.Errorf("%q: exit code %d, %q, %q\nthe whole program: %d, %q, %q", args, code, out, errs, wantCode, wantOut, wantErrs)
+		}
+	}
+	for _, name := range []string{"apply", "confirm", "revert", "status", "doctor", "why", "plan", "test", "tune", "prove", "path", "daemon"} {
+		if code, out, errs := ran(t, nil, program, name, "--help"); code != cli.Done || !strings.Contains(out, "unbloat "+name) || strings.Contains(out, "  --router") || strings.Contains(out, "  --watchdog") {
+			t.Errorf("%s --help: exit code %d, %q, %q", name, code, out, errs)
+		}
+	}
+	for _, args := range [][]string{{"serve", "--help"}, {"servers"}, {"report", "x.json"}, {"history"}, {"compare", "a", "b"}, {"export"}, {"import", "-"},
+		{"tune", "--server", "127.0.0.1", "--report", "x.html"}} {
+		if code, out, errs := ran(t, nil, append([]string{program}, args...)...); code != cli.Precondition || out != "" || !strings.Contains(errs, "(build tag router)") {
 			t.Errorf("%q: exit code %d, %q, %q", args, code, out, errs)
 		}
 	}
 }
 
-// The two programs for routers contain nothing for which a router has no room,
-// and behave as the whole program does.
-func TestBuildsForRouters(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: -short links no other program; `make test` does")
+// linked returns the functions that are linked into a program.
+func linked(t *testing.T, program string) (functions []string) {
+	for line := range strings.Lines(goTool(t, "tool", "nm", program)) {
+		if f := strings.Fields(line); len(f) == 3 && strings.EqualFold(f[1], "t") {
+			functions = append(functions, f[2])
+		}
 	}
-	elsewhere := append(laboratory(), "net/http", "crypto/tls", "crypto/x509", "html/template", "golang.org/x/crypto/ssh", "github.com/quic-go",
-		"github.com/coder/websocket", "github.com/ncruces", "charm.land", "unbloat/web",
-		"unbloat/internal/serve", "unbloat/internal/webtest", "unbloat/internal/remote")
-	// netio is in both: the daemon reads the line's delay with it.
-	measuring := []string{"unbloat/internal/measure", "unbloat/internal/protocol", "unbloat/internal/tune", "unbloat/internal/prove",
-		"unbloat/internal/path", "unbloat/internal/report", "unbloat/internal/live", "unbloat/internal/store"}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		part      string
-		forbidden []string
-		lacks     []string // commands
-	}{
-		{"control", append(measuring, elsewhere...), []string{"demo", "lab", "sim", "serve", "test", "tune", "prove", "path", "report", "history"}},
-		{"measure", elsewhere, []string{"demo", "lab", "sim", "serve", "daemon"}},
-	} {
-		t.Run(c.part, func(t *testing.T) {
-			code, out, errs := ran(t, nil, filepath.Join("..", "..", "scripts", "router"), "tags", c.part)
-			tags := strings.TrimSpace(out)
-			if code != 0 || !strings.Contains(tags, "omit_lab") {
-				t.Fatalf("scripts/router tags %s: exit code %d, %q, %q", c.part, code, out, errs)
-			}
-			build := packages(t, tags)
-			if !slices.Contains(build, "unbloat/internal/apply") {
-				t.Fatalf("the list of packages is wrong: %q", build)
-			}
-			// The router's own page is in, that of the test server is not.
-			build = slices.DeleteFunc(build, func(p string) bool { return p == "unbloat/web/ui" })
-			if found := has(build, c.forbidden...); len(found) > 0 {
-				t.Errorf("it has %q", found)
-			}
-			program := filepath.Join(t.TempDir(), "unbloat")
-			goTool(t, "build", "-tags", tags, "-o", program, "./cmd/unbloat")
-			for _, args := range [][]string{
-				{"plan", "--down", "30mbit", "--up", "5mbit"},
-				{"plan", "--down", "30mbit", "--up", "5mbit", "--for", "openwrt", "--wan", "pppoe-wan", "--link-layer", "ptm", "--classes", "on"},
-				{"plan", "--down", "120mbit", "--up", "12mbit", "--for", "opnsense", "--json"},
-				{"plan", "--down", "30"},
-				{"why", "not a packet"},
-			} {
-				code, out, errs := ran(t, nil, append([]string{program}, args...)...)
-				wantCode, wantOut, wantErrs := ran(t, []string{asProgram + "=1"}, append([]string{self}, args...)...)
-				if code != wantCode || out != wantOut || errs != wantErrs {
-					t.Errorf("%q: exit code %d, %q, %q\nthe whole program: %d, %q, %q", args, code, out, errs, wantCode, wantOut, wantErrs)
-				}
-			}
-			for _, name := range []string{"apply", "confirm", "revert", "status", "doctor", "why", "plan"} {
-				if code, out, errs := ran(t, nil, program, name, "--help"); code != exitDone || !strings.Contains(out, "unbloat "+name) || strings.Contains(out, "  --router") || strings.Contains(out, "  --watchdog") {
-					t.Errorf("%s --help: exit code %d, %q, %q", name, code, out, errs)
-				}
-			}
-			for _, name := range c.lacks {
-				if code, out, errs := ran(t, nil, program, name, "--help"); code != exitPrecondition || out != "" || !strings.Contains(errs, "omit_") {
-					t.Errorf("%s: exit code %d, %q, %q", name, code, out, errs)
-				}
-			}
-		})
-	}
+	return functions
+}
+
+// below reports whether a function is one of a package or of those below it; with a dot
+// behind it, of that package alone.
+func below(function, p string) bool {
+	rest, is := strings.CutPrefix(function, p)
+	return is && (strings.HasSuffix(p, ".") || strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "/"))
 }

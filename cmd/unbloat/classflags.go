@@ -5,7 +5,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"unbloat/internal/plan"
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/show/cli"
 	"unbloat/unit"
 )
 
@@ -19,7 +20,7 @@ type classFlags struct {
 func (f *classFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.classes, "classes", "", "on, off, or a `FILE` of rules (docs/classes.md; default: on where the platform can)")
 	fs.StringArrayVar(&f.rules, "rule", nil, "a `RULE` that gives traffic a class, as in class=voice,protocol=udp,far_port=19302-19309 (may be repeated)")
-	fs.StringVar(&f.classifier, "classifier", "", "what applies the classes on linux: nft (default), or bpf, a program on CAKE (needs --lan)")
+	fs.StringVar(&f.classifier, "classifier", "", "bpf has a BPF program judge how flows behave on linux even where that costs much; nft means the default")
 }
 
 // mostClassFile is the maximum size of a file of rules: enough for 128 rules
@@ -35,16 +36,16 @@ func (f *classFlags) preferences() (plan.ClassPreferences, error) {
 	default:
 		text, err := readFile(nil, f.classes, mostClassFile)
 		if err != nil {
-			return w, usageError("read the classes: %w", err)
+			return w, cli.UsageError("read the classes: %w", err)
 		}
 		if w, err = plan.ParseClasses(f.classes, text); err != nil {
-			return w, usageError("%w", err)
+			return w, cli.UsageError("%w", err)
 		}
 	}
 	for _, s := range f.rules {
 		r, err := plan.ParseRule(s)
 		if err != nil {
-			return w, usageError("--rule: %w", err)
+			return w, cli.UsageError("--rule: %w", err)
 		}
 		w.Rules = append(w.Rules, r)
 	}
@@ -53,10 +54,10 @@ func (f *classFlags) preferences() (plan.ClassPreferences, error) {
 	case string(plan.ByNFT), string(plan.ByBPF):
 		w.Classifier = plan.Classifier(f.classifier)
 	default:
-		return w, usageError("--classifier %q: use nft or bpf", f.classifier)
+		return w, cli.UsageError("--classifier %q: use nft or bpf", f.classifier)
 	}
 	if w.Use == plan.ClassesOff && len(w.Rules) > 0 {
-		return w, usageError("--classes off and --rule: a rule needs classes")
+		return w, cli.UsageError("--classes off and --rule: a rule needs classes")
 	}
 	return w, nil
 }

@@ -2,12 +2,14 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/lang/tc"
-	"unbloat/internal/platform/linux/bpf"
+	"unbloat/internal/cure/lang/tc"
+	"unbloat/internal/cure/platform/linux/bpf"
+	"unbloat/internal/show/cli"
 )
 
 // newClassifierCommand loads the BPF program of the classes, and reads what it
@@ -18,20 +20,29 @@ func newClassifierCommand() *cobra.Command {
 		return func(c *cobra.Command, _ []string) error {
 			var w bpf.Wanted
 			if err := json.NewDecoder(c.InOrStdin()).Decode(&w); err != nil {
-				return usageError("read what to load: %w", err)
+				return cli.UsageError("read what to load: %w", err)
 			}
 			return do(w)
 		}
 	}
 	c.AddCommand(
-		&cobra.Command{Use: "load", Short: "Load and pin the program that standard input describes", Args: cobra.NoArgs,
-			RunE: given(func(w bpf.Wanted) error { return bpf.Load(w, tc.Pins) })},
+		&cobra.Command{Use: "load KEY", Short: "Load and pin the program that standard input describes", Args: cli.ExactArgs(1, "one KEY"),
+			RunE: func(c *cobra.Command, args []string) error {
+				return given(func(w bpf.Wanted) error { return bpf.Load(w, args[0], tc.Pins) })(c, nil)
+			}},
+		&cobra.Command{Use: "able BUILD", Short: "Find out whether this is the build that was named, and the kernel takes its program", Args: cli.ExactArgs(1, "one BUILD"),
+			RunE: func(_ *cobra.Command, args []string) error {
+				if args[0] != bpf.Build() {
+					return fmt.Errorf("the unbloat on the router is another version (program %s, not %s)", bpf.Build(), args[0])
+				}
+				return bpf.Able()
+			}},
 		&cobra.Command{Use: "check", Short: "Find out whether the kernel takes it", Args: cobra.NoArgs, RunE: given(bpf.Check)},
 		&cobra.Command{Use: "altered", Short: "Find out whether what is pinned for it has other constants", Args: cobra.NoArgs,
 			RunE: func(c *cobra.Command, _ []string) error {
 				return given(func(w bpf.Wanted) error { return printTable(c, bpf.Altered(w, tc.Pins), nil) })(c, nil)
 			}},
-		&cobra.Command{Use: "show DIR", Short: "Print what the program that is pinned in DIR remembers", Args: exactArgs(1, "one DIR"),
+		&cobra.Command{Use: "show DIR", Short: "Print what the program that is pinned in DIR remembers", Args: cli.ExactArgs(1, "one DIR"),
 			RunE: func(c *cobra.Command, args []string) error {
 				t, err := bpf.Show(args[0])
 				return printTable(c, t, err)
@@ -40,11 +51,11 @@ func newClassifierCommand() *cobra.Command {
 			RunE: func(_ *cobra.Command, args []string) error {
 				pref, err := strconv.Atoi(args[2])
 				if err != nil {
-					return usageError("attach a filter: the preference %q is not a number", args[2])
+					return cli.UsageError("attach a filter: the preference %q is not a number", args[2])
 				}
 				return bpf.Attach(args[0], args[1], pref, args[3], len(args) == 5)
 			}},
-		&cobra.Command{Use: "attached DEVICE", Short: "List the BPF filters of DEVICE", Args: exactArgs(1, "one DEVICE"),
+		&cobra.Command{Use: "attached DEVICE", Short: "List the BPF filters of DEVICE", Args: cli.ExactArgs(1, "one DEVICE"),
 			RunE: func(c *cobra.Command, args []string) error {
 				list, err := bpf.Attached(args[0])
 				return printTable(c, list, err)

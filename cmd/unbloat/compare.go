@@ -1,4 +1,4 @@
-//go:build !omit_measure
+//go:build !router
 
 package main
 
@@ -13,13 +13,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/plan"
-	"unbloat/internal/report"
-	"unbloat/internal/result"
-	"unbloat/internal/store"
-	"unbloat/internal/tune"
-	"unbloat/internal/verdict"
-	"unbloat/internal/visible"
+	"unbloat/guard"
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/cure/tune"
+	"unbloat/internal/measure/verdict"
+	"unbloat/internal/show/cli"
+	"unbloat/internal/show/report"
+	"unbloat/internal/show/store"
 )
 
 func newCompareCommand() *cobra.Command {
@@ -38,7 +38,7 @@ Two single runs also differ because the line changes between them, which the
 interval does not include; "unbloat prove" measures that too.`,
 		Example: `  unbloat compare 3fa9c1 88b2
   unbloat compare before.json after.json --json`,
-		Args: exactArgs(2, "two results, each an ID or a FILE"),
+		Args: cli.ExactArgs(2, "two results, each an ID or a FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
 			var sides [2]compared
 			for i, arg := range args {
@@ -66,7 +66,7 @@ func (f *storeFlag) load(c *cobra.Command, command, arg string) (r store.Record,
 	if arg == "-" || statErr == nil || strings.ContainsAny(arg, `/\.`) {
 		text, err := readFile(c.InOrStdin(), arg, maxResultBytes)
 		if err != nil {
-			return r, usageError("%s: read result: %w", command, err)
+			return r, cli.UsageError("%s: read result: %w", command, err)
 		}
 		return store.Record{Result: text}, nil
 	}
@@ -94,7 +94,7 @@ func newCompared(name string, r store.Record) (compared, error) {
 		After  *verdict.Test `json:"after"`
 	}
 	if err := json.Unmarshal(r.Result, &h); err != nil {
-		return compared{}, usageError("compare: result %s: not JSON: %w", name, err)
+		return compared{}, cli.UsageError("compare: result %s: not JSON: %w", name, err)
 	}
 	out := compared{name: name, record: r}
 	switch {
@@ -103,14 +103,14 @@ func newCompared(name string, r store.Record) (compared, error) {
 			out.test = h.Before
 		}
 		if out.test == nil {
-			return out, usageError("compare: result %s: this tuning measured nothing", name)
+			return out, cli.UsageError("compare: result %s: this tuning measured nothing", name)
 		}
 	case strings.HasPrefix(h.Schema, "unbloat.prove/"):
-		return out, usageError("compare: result %s: a proof is a comparison already; see `unbloat history %s`", name, name)
+		return out, cli.UsageError("compare: result %s: a proof is a comparison already; see `unbloat history %s`", name, name)
 	default:
-		tests, err := result.Parse(r.Result)
+		tests, err := report.ParseResults(r.Result)
 		if err != nil {
-			return out, usageError("compare: result %s: %w", name, err)
+			return out, cli.UsageError("compare: result %s: %w", name, err)
 		}
 		out.test = tests[len(tests)-1]
 	}
@@ -166,10 +166,10 @@ func printComparison(w io.Writer, s [2]compared, asJSON bool) error {
 	}
 	var cannot error
 	if len(invalid) > 0 {
-		cannot = &exitError{exitInvalid, fmt.Errorf("compare: nothing can be said of a change: %s; measure again", strings.Join(invalid, "; "))}
+		cannot = cli.Exit(cli.Invalid, fmt.Errorf("compare: nothing can be said of a change: %s; measure again", strings.Join(invalid, "; ")))
 	}
 	if asJSON {
-		err := printJSON(w, comparisonJSON{"unbloat.compare/1", s[0].json(), s[1].json(), phase, interval, verdict.Compare(s[0].test, s[1].test), differ})
+		err := cli.PrintJSON(w, comparisonJSON{"unbloat.compare/1", s[0].json(), s[1].json(), phase, interval, verdict.Compare(s[0].test, s[1].test), differ})
 		return errors.Join(err, cannot)
 	}
 	for i, x := range s {
@@ -220,7 +220,7 @@ func (s compared) words() []string {
 	r := s.record
 	if r.ID == "" {
 		r.Time, r.Label, r.Server = r.Time.UTC(), s.test.Label, s.test.Server
-		return slices.Concat([]string{visible.Line(s.name, mostWords)}, conditionWords(r))
+		return slices.Concat([]string{guard.VisibleLine(s.name, mostWords)}, conditionWords(r))
 	}
 	return slices.Concat([]string{r.ID[:8]}, conditionWords(r))
 }
@@ -237,12 +237,12 @@ func conditionWords(r store.Record) []string {
 	}
 	var p plan.Plan
 	if len(r.Plan) > 0 && json.Unmarshal(r.Plan, &p) == nil {
-		out = append(out, fmt.Sprintf("shaped by %s to %s and %s", visible.Line(string(p.AQM), mostWords), p.DownBps.Short(), p.UpBps.Short()))
+		out = append(out, fmt.Sprintf("shaped by %s to %s and %s", guard.VisibleLine(string(p.AQM), mostWords), p.DownBps.Short(), p.UpBps.Short()))
 	}
-	if s := visible.Line(r.System, mostWords); s != "" {
+	if s := guard.VisibleLine(r.System, mostWords); s != "" {
 		out = append(out, s)
 	}
-	if s := visible.Line(r.Tool, mostWords); s != "" {
+	if s := guard.VisibleLine(r.Tool, mostWords); s != "" {
 		out = append(out, "unbloat "+s)
 	}
 	return out
@@ -259,7 +259,7 @@ func differences(a, b compared) []string {
 		{"unbloat", a.record.Tool, b.record.Tool},
 	} {
 		if c.a != "" && c.b != "" && c.a != c.b {
-			out = append(out, fmt.Sprintf("%s was %s, and then %s", c.name, visible.Line(c.a, mostWords), visible.Line(c.b, mostWords)))
+			out = append(out, fmt.Sprintf("%s was %s, and then %s", c.name, guard.VisibleLine(c.a, mostWords), guard.VisibleLine(c.b, mostWords)))
 		}
 	}
 	return out

@@ -2,45 +2,18 @@ package main
 
 import (
 	"net"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"unbloat/internal/plan"
+	"unbloat/internal/cure/plan"
 )
 
-// withValues has every flag below root complete its values: those that there are
-// few of by name, files where it takes one, and nothing where only a person knows.
-// So it is with arguments. What a command has said itself stays as it is.
-func withValues(root *cobra.Command) {
-	for _, c := range root.Commands() {
-		withValues(c)
-	}
-	if root.ValidArgsFunction == nil && !root.HasSubCommands() && !slices.Contains([]string{"apply", "import", "sim replay", "sim merge", "servers new-key"}, nameOf(root)) {
-		root.ValidArgsFunction = cobra.NoFileCompletions
-	}
-	root.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if _, said := root.GetFlagCompletionFunc(f.Name); said || f.NoOptDefVal != "" || takesFile(f) {
-			return
-		}
-		values := valuesOf(f)
-		_ = root.RegisterFlagCompletionFunc(f.Name, values) // fails only for a flag that there is not, or twice
-	})
-}
-
-// takesFile reports whether a flag's value is the name of a file or directory,
-// which the shell completes.
-func takesFile(f *pflag.Flag) bool {
-	name, _ := pflag.UnquoteUsage(f)
-	return slices.Contains([]string{"FILE", "DIR", "PLAN"}, name) && f.Name != "classes" || slices.Contains([]string{"output", "report", "csv", "state-dir", "root"}, f.Name)
-}
-
 // valuesOf returns what completes a flag, by its name: one name means the same on
-// every command, unless its type says otherwise.
+// every command, unless its type says otherwise. It is nil where the values are no list.
 func valuesOf(f *pflag.Flag) cobra.CompletionFunc {
 	if f.Value.Type() != "string" {
-		return cobra.NoFileCompletions
+		return nil
 	}
 	switch f.Name {
 	case "for":
@@ -59,8 +32,6 @@ func valuesOf(f *pflag.Flag) cobra.CompletionFunc {
 		"style":      {string(plan.StyleArticle)},
 		"only":       {"down", "up"},
 		"ecn":        {"on", "off"},
-		"engine":     {"virtual", "realtime", "sim"},
-		"node":       {"router", "home1", "modem", "isp", "server"},
 		"profile":    {"rrul", "single", "many"},
 		"load":       {"download", "upload", "both"},
 		"direction":  {"up", "down", "both"},
@@ -71,7 +42,7 @@ func valuesOf(f *pflag.Flag) cobra.CompletionFunc {
 	}[f.Name]; values != nil {
 		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 	}
-	return cobra.NoFileCompletions
+	return nil
 }
 
 // completePlatforms gives the names of the platforms that there are.
@@ -93,21 +64,6 @@ func completeInterfaces(c *cobra.Command, _ []string, _ string) ([]string, cobra
 	for _, i := range list {
 		if i.Flags&net.FlagLoopback == 0 {
 			names = append(names, i.Name)
-		}
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeCommands gives the commands that `help` takes.
-func completeCommands(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	of, rest, err := c.Root().Find(args)
-	if err != nil || len(rest) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var names []string
-	for _, sub := range of.Commands() {
-		if sub.IsAvailableCommand() {
-			names = append(names, cobra.CompletionWithDesc(sub.Name(), sub.Short))
 		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp

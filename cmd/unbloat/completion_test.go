@@ -1,4 +1,4 @@
-//go:build !omit_measure && !omit_lab && !omit_store
+//go:build !router
 
 package main
 
@@ -12,11 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/lab"
-	"unbloat/internal/measure"
-	"unbloat/internal/platform/all"
-	"unbloat/internal/store"
-	"unbloat/scenarios"
+	"unbloat/internal/cure/platform/all"
+	"unbloat/internal/measure/phases"
+	"unbloat/internal/show/cli"
+	"unbloat/internal/show/store"
 )
 
 // completed is what a shell is given for the last of the words, without what
@@ -39,8 +38,8 @@ func completed(t *testing.T, words ...string) (values []string, files bool) {
 	return values, lines[len(lines)-1] == ":0"
 }
 
-// TestCompletion: the shell completes platforms, interfaces, scenarios, their
-// cases, the ids of results, and all that there is a list of, as the program has it.
+// TestCompletion: the shell completes platforms, interfaces, the ids of
+// results, and all that there is a list of, as the program has it.
 func TestCompletion(t *testing.T) {
 	file, ids := aHistory(t)
 	var interfaces, kept []string
@@ -67,9 +66,6 @@ func TestCompletion(t *testing.T) {
 		{"servers sign --for ", nil, false}, // a duration
 		{"status --wan ", interfaces, false},
 		{"apply --router ssh://r --wan ", nil, false},
-		{"lab run ", scenarios.Names(), true},
-		{"sim sweep ", scenarios.Names(), true},
-		{"lab run seed-000 --case ", []string{"before", "seed", "tuned"}, false},
 		{"history --store " + file + " ", kept, true},
 		{"history --store " + file + " " + kept[0] + " ", nil, false},
 		{"compare --store " + file + " " + kept[0] + " ", kept, true},
@@ -77,14 +73,12 @@ func TestCompletion(t *testing.T) {
 		{"history --store " + file + "-none ", nil, true},
 		{"history --kind ", store.Kinds(), false},
 		{"test --lang ", languageTags(), false},
-		{"test --profile ", slices.Sorted(maps.Keys(measure.Profiles())), false},
-		{"lab run --engine ", []string{string(lab.Realtime), string(lab.Sim), string(lab.Virtual)}, false},
+		{"test --profile ", slices.Sorted(maps.Keys(phases.Profiles())), false},
 		{"plan --down ", nil, false},
 		{"plan --classes ", []string{"off", "on"}, true},
 		{"plan --result ", nil, true},
 		{"status ", nil, false},
 		{"apply ", nil, true},
-		{"help lab ", []string{"compare", "kernel", "list", "run", "shell"}, false},
 	} {
 		got, files := completed(t, strings.Split(c.words, " ")...)
 		if slices.Sort(got); files != c.files || !slices.Equal(got, slices.Sorted(slices.Values(c.want))) {
@@ -104,7 +98,7 @@ func TestCompletedValuesAreTaken(t *testing.T) {
 		}
 		for _, v := range values {
 			args := append(strings.Fields("plan --down 30mbit --up 5mbit --"+flag+" "+v), strings.Fields(with[flag+" "+v])...)
-			if out, code := cli(t, "", args...); code != exitDone {
+			if out, code := commanded(t, "", args...); code != cli.Done {
 				t.Errorf("%q: %s", args, out)
 			}
 		}

@@ -14,6 +14,8 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"unbloat/internal/show/cli"
 )
 
 // A config has defaults for flags of many commands. Flags override it.
@@ -182,7 +184,7 @@ func configure(c *cobra.Command) error {
 	}
 	o, err := readConfig(c.Context(), configFile(os.LookupEnv))
 	if err != nil {
-		return usageError("%s: %w; %s= reads no configuration", c.CommandPath(), err, configEnv)
+		return cli.UsageError("%s: %w; %s= reads no configuration", c.CommandPath(), err, configEnv)
 	}
 	given := func(name string) bool { f := fs.Lookup(name); return f != nil && f.Changed }
 	if server && (!given("server") || fs.Lookup("server").Value.String() == o.Server) {

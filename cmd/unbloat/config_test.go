@@ -1,5 +1,3 @@
-//go:build !omit_measure
-
 package main
 
 import (
@@ -10,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+
+	"unbloat/internal/show/cli"
 )
 
 // written writes a configuration file, which commands read until the end of the
@@ -44,7 +44,7 @@ func TestConfigRefuses(t *testing.T) {
 		}
 		root := newRootCommand()
 		root.SetArgs([]string{"status"})
-		if err := root.Execute(); exitCode(err) != exitUsage || !strings.Contains(err.Error(), configEnv+"= reads no configuration") {
+		if err := root.Execute(); cli.ExitCode(err) != cli.Usage || !strings.Contains(err.Error(), configEnv+"= reads no configuration") {
 			t.Errorf("%q: the command ends with %v", text, err)
 		}
 	}
@@ -147,7 +147,7 @@ func TestKeyFile(t *testing.T) {
 	} {
 		root := newRootCommand()
 		root.SetArgs(append([]string{"test", "--server", "127.0.0.1:1"}, strings.Fields(args)...))
-		if err := root.Execute(); err == nil || !strings.Contains(err.Error(), says) || exitCode(err) != exitUsage {
+		if err := root.Execute(); err == nil || !strings.Contains(err.Error(), says) || cli.ExitCode(err) != cli.Usage {
 			t.Errorf("%s: %v", args, err)
 		}
 	}

@@ -6,9 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/apply"
-	"unbloat/internal/daemon"
-	"unbloat/internal/plan"
+	"unbloat/internal/cure/apply"
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/keep/daemon"
+	"unbloat/internal/show/cli"
 )
 
 func newConfirmCommand() *cobra.Command {
@@ -22,7 +23,7 @@ func newConfirmCommand() *cobra.Command {
 		Long: "Ends the watchdog of a change that `unbloat apply` made, so that it stays. Without this the\n" +
 			"change is undone at its deadline.",
 		Example: "  unbloat confirm\n  unbloat confirm --persist\n  unbloat confirm --router ssh://root@192.168.1.1",
-		Args:    exactArgs(0, "no arguments"),
+		Args:    cli.ExactArgs(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			r, err := f.open(c.Context())
 			if err != nil {
@@ -41,7 +42,7 @@ func newConfirmCommand() *cobra.Command {
 			}
 			var before func(*apply.Journal) error
 			if persist {
-				before = func(j *apply.Journal) error { return r.keeper.Keep(c.Context(), j.Plan) }
+				before = func(j *apply.Journal) error { return r.persister.Persist(c.Context(), j.Plan) }
 			}
 			j, err := r.engine.Confirm(c.Context(), wan, before)
 			if err != nil {
@@ -89,7 +90,7 @@ func (r *router) pendingWAN(wan string) (*router, string, error) {
 	case len(found) == 1:
 		return at, found[0], nil
 	case len(found) == 0:
-		return nil, "", &exitError{exitPrecondition, fmt.Errorf("confirm: no change is waiting: it was undone at its deadline, reverted, or kept already; see `unbloat status`")}
+		return nil, "", cli.Exit(cli.Precondition, fmt.Errorf("confirm: no change is waiting: it was undone at its deadline, reverted, or kept already; see `unbloat status`"))
 	}
-	return nil, "", usageError("confirm: changes wait on %v; say which with --wan", found)
+	return nil, "", cli.UsageError("confirm: changes wait on %v; say which with --wan", found)
 }

@@ -1,14 +1,14 @@
-//go:build !omit_daemon
-
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -16,14 +16,20 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/daemon"
-	kept "unbloat/internal/daemon/config"
-	"unbloat/internal/plan"
-	"unbloat/internal/platform"
+	"unbloat/internal/cure/apply"
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/cure/platform"
+	kept "unbloat/internal/keep/config"
+	"unbloat/internal/keep/daemon"
+	"unbloat/internal/show/cli"
 )
 
 // daemonConfig is where the daemon's configuration is if no flag says where.
 const daemonConfig = "/etc/unbloat/unbloat.toml"
+
+// daemonGC is the garbage collector's percentage: memory is scarcer on a router than the
+// time to collect it.
+const daemonGC = 20
 
 // daemonFlags are those of `unbloat daemon`.
 type daemonFlags struct {
@@ -66,16 +72,16 @@ does: a section "config wan" for each line, with options of the same names.
 All keys are explained in docs/daemon.md.`,
 		Example: `  unbloat daemon
   unbloat daemon --config /etc/unbloat/unbloat.toml --check`,
-		Args: exactArgs(0, "no arguments"),
+		Args: cli.ExactArgs(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error { return runDaemon(c, &f) },
 	}
-	fs := c.Flags()
-	fs.StringVar(&f.config, "config", daemonConfig, "read the configuration from this `FILE`")
-	fs.BoolVar(&f.check, "check", false, "only check the configuration: what a platform can't do is refused")
-	fs.BoolVar(&f.look, "look", false, "only tell the daemon that runs to look at its WANs now: for hooks of the system; without a daemon it does nothing")
-	fs.StringVar(&f.changed, "changed", "", "with --look: this `INTERFACE` came, went or is another one")
-	fs.StringVar(&f.print, "print", "", "only print the configuration in this `FORMAT`: toml, or uci as in OpenWrt's /etc/config")
-	fs.StringVar(&f.stateDir, "state-dir", stateDirOf(os.Getenv), "where the socket and the journal are; must be emptied by a reboot")
+	fl := c.Flags()
+	fl.StringVar(&f.config, "config", daemonConfig, "read the configuration from this `FILE`")
+	fl.BoolVar(&f.check, "check", false, "only check the configuration: all mistakes are told, and what a platform can't do is refused")
+	fl.BoolVar(&f.look, "look", false, "only tell the daemon that runs to look at its WANs now: for hooks of the system; without a daemon it does nothing")
+	fl.StringVar(&f.changed, "changed", "", "with --look: this `INTERFACE` came, went or is another one")
+	fl.StringVar(&f.print, "print", "", "only print the configuration in this `FORMAT`: toml, or uci as in OpenWrt's /etc/config")
+	fl.StringVar(&f.stateDir, "state-dir", stateDirOf(os.Getenv), "where the socket and the journal are; must be emptied by a reboot")
 	return c
 }
 
@@ -83,26 +89,16 @@ func runDaemon(c *cobra.Command, f *daemonFlags) error {
 	ctx := c.Context()
 	switch {
 	case f.changed != "" && !f.look:
-		return usageError("daemon: --changed goes with --look")
+		return cli.UsageError("daemon: --changed goes with --look")
 	case f.look && f.check:
-		return usageError("daemon: --look and --check are two things; give one")
+		return cli.UsageError("daemon: --look and --check are two things; give one")
 	case f.look:
 		return f.tellToLook(ctx)
 	case f.print != "":
 		return f.convert(c)
 	}
 	if f.check {
-		conf, err := daemon.Load(ctx, f.config, f.checker())
-		if err != nil {
-			return usageError("daemon: %w", err)
-		}
-		for _, w := range conf.WANs {
-			fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", f.config, w.Says())
-		}
-		for _, e := range conf.Schedule {
-			fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", f.config, e.Says())
-		}
-		return nil
+		return f.checkAll(c)
 	}
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -122,7 +118,11 @@ func runDaemon(c *cobra.Command, f *daemonFlags) error {
 			}
 		}
 	}()
-	debug.SetGCPercent(20) // memory is scarcer on a router than the time to collect it
+	debug.SetGCPercent(daemonGC)
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("daemon: find this program's own path, to test and to tune with it: %w", err)
+	}
 	o := daemon.Options{
 		File: f.config, Dir: f.stateDir, Memory: memoryOf(f.config), Version: version,
 		Check: f.checker(), Open: f.open, Classify: codeOf,
@@ -130,16 +130,72 @@ func runDaemon(c *cobra.Command, f *daemonFlags) error {
 	}
 	o.Count = lineCounter()
 	followLines(&o)
-	offerWork(&o, f)
 	offerArchive(&o)
-	offerMetrics(&o)
-	offerPage(&o, f)
-	err := daemon.Run(ctx, o)
+	o.Program, o.UI, o.Go, o.Metrics = program, f.servePage, runtime.Version(), serveMetrics
+	err = daemon.Run(ctx, o)
 	var bad *kept.Error
 	if errors.As(err, &bad) {
-		return usageError("daemon: %w", err)
+		return cli.UsageError("daemon: %w", meantKey(err))
 	}
 	return changeError(err)
+}
+
+// checkAll says all that is wrong with the configuration, or what it is to do. Where there
+// is none, it gives one to begin with.
+func (f *daemonFlags) checkAll(c *cobra.Command) error {
+	text, err := os.ReadFile(f.config)
+	if errors.Is(err, fs.ErrNotExist) {
+		return cli.UsageError("daemon: there is no %s; write this into it, with your line's interface and rates:\n%s", f.config, f.firstConfig())
+	}
+	if err != nil {
+		return cli.UsageError("daemon: read the configuration: %w", err)
+	}
+	var wrong []error
+	for _, err := range kept.Mistakes(f.config, text) {
+		wrong = append(wrong, meantKey(err))
+	}
+	if len(wrong) > 0 {
+		return cli.UsageError("daemon: %w", errors.Join(wrong...))
+	}
+	conf, err := daemon.Load(c.Context(), f.config, f.checker())
+	if err != nil {
+		return cli.UsageError("daemon: %w", err)
+	}
+	here := platform.Detect(c.Context(), platform.Local{}, driversOf(c.Context()))
+	for _, w := range conf.WANs {
+		fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", f.config, w.Says())
+		var missing *platform.PreconditionError
+		if w.Router == "" && here.CheckWAN != nil && errors.As(here.CheckWAN(c.Context(), platform.Local{}, w.Interface), &missing) {
+			fmt.Fprintf(c.ErrOrStderr(), "Note: %v.\n", w.At(f.config, "interface", fmt.Errorf("there is no %s now; the daemon waits for it", w.Interface)))
+		}
+	}
+	for _, e := range conf.Schedule {
+		fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", f.config, e.Says())
+	}
+	return nil
+}
+
+// firstConfig is the least configuration, as the file has to be written.
+func (f *daemonFlags) firstConfig() string {
+	const least = "[[wan]]\ninterface = \"eth0\"\ndown = \"50 Mbit/s\"\nup = \"10 Mbit/s\"\n"
+	text := []byte(least)
+	if to := kept.SyntaxOf(f.config, nil); to != kept.TOML {
+		text, _ = kept.Convert("", text, to) // it is right
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// meantKey adds to a mistake which key an unknown one most likely means.
+func meantKey(err error) error {
+	var unknown *kept.UnknownKeyError
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	near := cli.Nearest(unknown.Key, unknown.Known)
+	if near == "" {
+		return err
+	}
+	return fmt.Errorf("%w; do you mean %s?", err, near)
 }
 
 // tellToLook tells a running daemon to look at its WANs. Where none runs there is
@@ -170,14 +226,14 @@ func memoryOf(file string) string {
 func (f *daemonFlags) convert(c *cobra.Command) error {
 	to := kept.Syntax(f.print)
 	if to != kept.TOML && to != kept.UCI {
-		return usageError("daemon: --print %q: must be toml or uci", f.print)
+		return cli.UsageError("daemon: --print %q: must be toml or uci", f.print)
 	}
 	text, err := os.ReadFile(f.config)
 	if err == nil {
 		text, err = kept.Convert(f.config, text, to)
 	}
 	if err != nil {
-		return usageError("daemon: print the configuration: %w", err)
+		return cli.UsageError("daemon: print the configuration: %w", err)
 	}
 	_, err = c.OutOrStdout().Write(text)
 	return err
@@ -204,7 +260,12 @@ func (f *daemonFlags) checker() func(context.Context, kept.Config) error {
 		if err := checkArchive(c, f.config); err != nil {
 			return err
 		}
-		return checkWork(ctx, c, f.config)
+		if c.Server != "" {
+			if err := checkServer(ctx, c.Server); err != nil {
+				return c.At(f.config, "server", err)
+			}
+		}
+		return nil
 	}
 }
 
@@ -212,8 +273,8 @@ func (f *daemonFlags) checker() func(context.Context, kept.Config) error {
 func (f *daemonFlags) checkWAN(ctx context.Context, w kept.WAN) (key string, err error) {
 	var d *platform.Driver
 	switch {
-	case w.Router != "" && !reachesOthers:
-		return "router", errNoRemote
+	case w.Router != "" && noRemote() != nil:
+		return "router", noRemote()
 	case w.Platform != "":
 		if d, err = driversOf(ctx).Find(w.Platform); err != nil {
 			return "platform", err
@@ -282,7 +343,7 @@ func (f *daemonFlags) open(ctx context.Context, w kept.WAN) (*daemon.Router, err
 	}
 	engine := *r.engine
 	engine.Backend = b
-	return &daemon.Router{Driver: r.driver, Here: platform.Local{}, Engine: r.engine, Taking: &engine, Keeper: r.keeper, OwnTC: r.owned, Close: r.Close,
+	return &daemon.Router{Driver: r.driver, Here: platform.Local{}, Engine: r.engine, Taking: &engine, Persister: r.persister, OwnTC: r.owned, Close: r.Close,
 		Why:  func(ctx context.Context, p plan.Plan, w daemon.WhyParams) (any, error) { return whyThere(ctx, r, p, w) },
 		Plan: func(ctx context.Context, w kept.WAN) (plan.Plan, error) { return planOf(ctx, r, w) }}, nil
 }
@@ -313,12 +374,16 @@ func planOf(ctx context.Context, r *router, w kept.WAN) (plan.Plan, error) {
 
 // codeOf says for the daemon's clients what kind of error an error is.
 func codeOf(err error) daemon.Code {
-	var coded *exitError
+	var busy *apply.BusyError
+	if errors.As(err, &busy) {
+		return daemon.CodeBusy
+	}
+	var coded *cli.Error
 	if errors.As(changeError(err), &coded) {
-		switch coded.code {
-		case exitUsage:
+		switch coded.Code {
+		case cli.Usage:
 			return daemon.CodeUsage
-		case exitPrecondition:
+		case cli.Precondition:
 			return daemon.CodePrecondition
 		}
 	}

@@ -1,5 +1,3 @@
-//go:build !omit_daemon
-
 package main
 
 import (
@@ -13,15 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/apply"
-	"unbloat/internal/apply/proc"
-	"unbloat/internal/await"
-	"unbloat/internal/daemon"
-	kept "unbloat/internal/daemon/config"
-	"unbloat/internal/daemon/keep"
-	"unbloat/internal/platform"
-	"unbloat/internal/platform/fake"
-	"unbloat/internal/platform/openwrt"
+	"unbloat/internal/cure/apply"
+	"unbloat/internal/cure/platform"
+	"unbloat/internal/cure/platform/openwrt"
+	kept "unbloat/internal/keep/config"
+	"unbloat/internal/keep/daemon"
+	"unbloat/internal/keep/supervise"
+	"unbloat/internal/show/cli"
+	"unbloat/testkit/await"
+	"unbloat/testkit/fake"
 	"unbloat/unit"
 )
 
@@ -50,7 +48,7 @@ func (s *stage) unwatched(t *testing.T) {
 	locks, _ := filepath.Glob(filepath.Join(s.state, "*.watchdog"))
 	for _, name := range locks {
 		await.Until(t, time.Minute, "the watchdog of "+name+" to end", func() bool {
-			l, err := proc.TryLock(name)
+			l, err := apply.TryLock(name)
 			if err == nil {
 				l.Unlock()
 			}
@@ -99,7 +97,7 @@ func TestDaemonPrint(t *testing.T) {
 	if out, errs, code := run("--config", uci, "--print", "toml"); code != 0 || out != text {
 		t.Errorf("exit %d: %q %s", code, out, errs)
 	}
-	if _, errs, code := run("--config", uci, "--print", "yaml"); code != exitUsage || !strings.Contains(errs, "must be toml or uci") {
+	if _, errs, code := run("--config", uci, "--print", "yaml"); code != cli.Usage || !strings.Contains(errs, "must be toml or uci") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 }
@@ -137,11 +135,11 @@ func TestDaemon(t *testing.T) {
 			}
 			run(0, "down carries 50 Mbit/s", "daemon", "--check", "--config", config)
 			cmd, log := s.daemon(t, config)
-			is := func(what string, state keep.State) {
+			is := func(what string, state supervise.State) {
 				t.Helper()
 				await.Until(t, 40*time.Second, what, func() bool { return s.kept(t.Context()).State == state })
 			}
-			is("the daemon to apply its configuration", keep.InPlace)
+			is("the daemon to apply its configuration", supervise.InPlace)
 			applied := s.Text()
 			if applied == start {
 				t.Fatalf("it applied nothing:\n%s", log)
@@ -164,7 +162,7 @@ func TestDaemon(t *testing.T) {
 				cmd, log = s.daemon(t, config)
 			}
 			again()
-			is("the daemon to find what it left", keep.InPlace)
+			is("the daemon to find what it left", supervise.InPlace)
 			if now := s.Text(); now != kept || !strings.Contains(log.String(), "nothing was changed") {
 				t.Errorf("it was killed, and now it is\n%s\nit was\n%s\nit says %s", now, kept, log)
 			}
@@ -173,7 +171,7 @@ func TestDaemon(t *testing.T) {
 				t.Errorf("reverted, it is\n%s\nit was\n%s", now, start)
 			}
 			again()
-			is("the daemon to know that it is off", keep.Suspended)
+			is("the daemon to know that it is off", supervise.Suspended)
 			if files, err := os.ReadDir(filepath.Dir(config)); err != nil || uci && len(files) != 1 {
 				t.Errorf("beside /etc/config/unbloat is %v, %v", files, err)
 			}
@@ -249,10 +247,10 @@ func TestDaemonThatKeepsDying(t *testing.T) {
 		_ = c.Call(t.Context(), daemon.MethodStatus, "", "", nil, &is)
 		return is
 	}
-	state := func() keep.State { return s.kept(t.Context()).State }
+	state := func() supervise.State { return s.kept(t.Context()).State }
 	var log *said
 	cmd, _ := s.daemon(t, config)
-	await.Until(t, 40*time.Second, "the first start", func() bool { return state() == keep.InPlace })
+	await.Until(t, 40*time.Second, "the first start", func() bool { return state() == supervise.InPlace })
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +274,7 @@ func TestDaemonThatKeepsDying(t *testing.T) {
 		}
 		_ = cmd.Wait()
 	}
-	await.Until(t, 40*time.Second, "the daemon to shape the line", func() bool { return state() == keep.InPlace })
+	await.Until(t, 40*time.Second, "the daemon to shape the line", func() bool { return state() == supervise.InPlace })
 	if is := ask(); is.WANs[0].Line != nil || !strings.Contains(log.String(), "was started 5 times within 10m0s") {
 		t.Errorf("%+v\n%s", is, log)
 	}
@@ -310,17 +308,17 @@ func TestDaemonSchedule(t *testing.T) {
 	}
 	cmd, log := s.daemon(t, config)
 	await.Until(t, 40*time.Second, "the machine's rule", func() bool {
-		return s.kept(t.Context()).State == keep.InPlace && strings.Contains(s.Text(), "192.168.1.77")
+		return s.kept(t.Context()).State == supervise.InPlace && strings.Contains(s.Text(), "192.168.1.77")
 	})
 	write(line)
 	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
 	await.Until(t, 40*time.Second, "the rule to go", func() bool {
-		return s.kept(t.Context()).State == keep.InPlace && !strings.Contains(s.Text(), "192.168.1.77") && strings.Contains(log.String(), "reloaded")
+		return s.kept(t.Context()).State == supervise.InPlace && !strings.Contains(s.Text(), "192.168.1.77") && strings.Contains(log.String(), "reloaded")
 	})
 	write(strings.Replace(line, "linux", "pfsense", 1) + first)
-	if out, code := s.run(t, "daemon", "--check", "--config", config); code != exitUsage || !strings.Contains(out, "unbloat.toml:7: schedule: on pfsense a machine can't go first or last") {
+	if out, code := s.run(t, "daemon", "--check", "--config", config); code != cli.Usage || !strings.Contains(out, "unbloat.toml:7: schedule: on pfsense a machine can't go first or last") {
 		t.Errorf("exit %d: %s", code, out)
 	}
 }

@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/apply"
-	"unbloat/internal/daemon"
-	"unbloat/internal/daemon/keep"
-	"unbloat/internal/doctor"
-	"unbloat/internal/plan"
-	"unbloat/internal/platform"
+	"unbloat/internal/cure/apply"
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/cure/platform"
+	"unbloat/internal/keep/daemon"
+	"unbloat/internal/keep/supervise"
+	"unbloat/internal/show/cli"
 )
 
 // Where a daemon runs, commands that change a router go through it, so that two
@@ -79,7 +79,7 @@ func (f *routerFlags) keeps(ctx context.Context, wan string) (bool, error) {
 func (f *routerFlags) differs(ctx context.Context, r *router, wan string) ([]string, error) {
 	if s, err := f.kept(ctx); err != nil {
 		return nil, err
-	} else if s != nil && slices.ContainsFunc(s.WANs, func(w daemon.WANStatus) bool { return w.WAN == wan && w.State == keep.InPlace && w.Line != nil }) {
+	} else if s != nil && slices.ContainsFunc(s.WANs, func(w daemon.WANStatus) bool { return w.WAN == wan && w.State == supervise.InPlace && w.Line != nil }) {
 		return nil, nil
 	}
 	return r.engine.Drift(ctx, wan)
@@ -103,11 +103,11 @@ func (f *routerFlags) askDaemon(ctx context.Context, method, wan string, params,
 func thereError(e *daemon.Error) error {
 	switch e.Code {
 	case daemon.CodeUsage:
-		return &exitError{exitUsage, e}
+		return cli.Exit(cli.Usage, e)
 	case daemon.CodePrecondition, daemon.CodeBusy, daemon.CodeUnknownWAN:
-		return &exitError{exitPrecondition, e}
+		return cli.Exit(cli.Precondition, e)
 	}
-	return &exitError{exitFailed, e}
+	return cli.Exit(cli.Failed, e)
 }
 
 // printDaemon says how a running daemon keeps the WANs.
@@ -134,7 +134,7 @@ func (s *routerStatus) printDaemon(w io.Writer) {
 }
 
 // examineDaemon adds to a report what keeps a running daemon from its work.
-func (f *routerFlags) examineDaemon(ctx context.Context, r *doctor.Report) error {
+func (f *routerFlags) examineDaemon(ctx context.Context, r *platform.DoctorReport) error {
 	s, err := f.kept(ctx)
 	if err != nil || s == nil {
 		return err
@@ -149,13 +149,13 @@ func (f *routerFlags) examineDaemon(ctx context.Context, r *doctor.Report) error
 	for _, w := range s.WANs {
 		x := platform.Finding{ID: "daemon", Blocking: true, What: w.Says(), Why: "the daemon can't keep the shaping in place", Remedy: "see there; the daemon tries again by itself"}
 		switch w.State {
-		case keep.Contested:
+		case supervise.Contested:
 			x.ID, x.Remedy = "daemon-contested", "stop the other program; then: unbloat apply --again --yes --wan "+w.WAN
-		case keep.Foreign:
+		case supervise.Foreign:
 			x.ID, x.Remedy = "daemon-foreign", "remove the other shaper, or take over from it: unbloat apply --again --yes --replace --wan "+w.WAN
-		case keep.Suspended:
+		case supervise.Suspended:
 			x.ID, x.Blocking, x.Why, x.Remedy = "daemon-off", false, "nothing shapes it", "unbloat apply --again --yes --wan "+w.WAN
-		case keep.Waiting, keep.Failing:
+		case supervise.Waiting, supervise.Failing:
 		default:
 			continue
 		}
@@ -203,14 +203,14 @@ func (f *applyFlags) onThere(c *cobra.Command) (done bool, err error) {
 		return false, nil
 	case 1:
 	default:
-		return false, usageError("apply: --again: the daemon keeps several WANs; say which with --wan")
+		return false, cli.UsageError("apply: --again: the daemon keeps several WANs; say which with --wan")
 	}
 	var out daemon.WANStatus
 	if _, err := f.askDaemon(c.Context(), daemon.MethodOn, s.WANs[0].WAN, daemon.OnParams{Replace: f.replace}, &out); err != nil {
 		return true, err
 	}
 	if f.json {
-		return true, printJSON(c.OutOrStdout(), out)
+		return true, cli.PrintJSON(c.OutOrStdout(), out)
 	}
 	if !f.quiet {
 		fmt.Fprintf(c.OutOrStdout(), "The daemon: %s.\n", out.Says())

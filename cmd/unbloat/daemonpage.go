@@ -1,9 +1,8 @@
-//go:build !omit_ui && !omit_daemon
-
 package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -11,29 +10,22 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"unbloat/internal/apply"
-	"unbloat/internal/daemon"
-	kept "unbloat/internal/daemon/config"
-	"unbloat/internal/doctor"
-	"unbloat/internal/door"
-	"unbloat/internal/flows"
-	"unbloat/internal/netio"
-	"unbloat/internal/platform"
-	"unbloat/internal/trusted"
-	"unbloat/internal/ui"
-	"unbloat/internal/ui/http1"
-	"unbloat/internal/ui/source"
+	"unbloat/guard"
+	"unbloat/internal/cure/apply"
+	"unbloat/internal/cure/platform"
+	kept "unbloat/internal/keep/config"
+	"unbloat/internal/keep/daemon"
+	"unbloat/internal/keep/flows"
+	"unbloat/internal/keep/page"
+	"unbloat/internal/measure/netio"
 	"unbloat/unit"
+	"unbloat/web"
 )
-
-// offerPage gives the daemon what serves the router's page.
-func offerPage(o *daemon.Options, f *daemonFlags) { o.UI = f.servePage }
 
 // besideConfig is the path of a file beside the daemon's configuration: what must
 // outlive a reboot.
@@ -49,18 +41,18 @@ func (f *daemonFlags) servePage(ctx context.Context, c kept.Config, h daemon.Pag
 		return nil, nil, fmt.Errorf("read the page's passwords: %w", err)
 	}
 	around := &surroundings{wans: c.WANs}
-	app, err := ui.New(ui.Options{
-		Router: source.New(f.pageSource(c, h, around)), Page: pageFiles(), Panicked: h.Panicked, Version: version, Names: append(ownNames(), c.UI.Names...),
+	app, err := page.New(page.Options{
+		Router: page.NewSource(f.pageSource(c, h, around)), Page: web.RouterPage(), Panicked: h.Panicked, Version: version, Names: append(ownNames(), c.UI.Names...),
 		Secrets: held, Save: func(b []byte) error { return apply.WriteFile(secrets, append(b, '\n'), 0o600) },
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	server := &http1.Server{Limits: http1.DefaultLimits(), Handle: app.Handle, Panicked: func(p any) { h.Panicked(p, debug.Stack()) }}
 	scheme, fingerprint := "http", ""
+	var encrypt *tls.Config
 	if c.UI.TLS {
 		scheme = "https"
-		if server.TLS, fingerprint, err = pageTLS(besideConfig(f.config, ".ui.pem"), append(ownNames(), c.UI.Names...)); err != nil {
+		if encrypt, fingerprint, err = pageTLS(besideConfig(f.config, ".ui.pem"), append(ownNames(), c.UI.Names...)); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -72,8 +64,8 @@ func (f *daemonFlags) servePage(ctx context.Context, c kept.Config, h daemon.Pag
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		at := &door.Listener{Listener: l, Limits: ui.Places(), Admit: func(from, at netip.Addr) bool { return ui.Admits(around.network(), c.UI.Allow, from, at) }}
-		if err := server.Serve(ctx, at); err != nil {
+		at := &guard.Listener{Listener: l, Limits: page.Places(), Admit: func(from, at netip.Addr) bool { return page.Admits(around.network(), c.UI.Allow, from, at) }}
+		if err := app.Serve(ctx, at, encrypt); err != nil {
 			h.Log("page: %v", err)
 		}
 	}()
@@ -84,7 +76,7 @@ func (f *daemonFlags) servePage(ctx context.Context, c kept.Config, h daemon.Pag
 	return func(p daemon.PageParams) daemon.Page {
 		at := daemon.Page{URLs: urls, Fingerprint: fingerprint}
 		if p.Enter != "" {
-			at.Ticket = app.Ticket(ui.Role(p.Enter))
+			at.Ticket = app.Ticket(page.Role(p.Enter))
 		} else {
 			at.Token = app.Token(p.NewToken)
 		}
@@ -128,9 +120,9 @@ func ownNames() []string {
 }
 
 // pageSource is what the page shows.
-func (f *daemonFlags) pageSource(c kept.Config, h daemon.PageHost, around *surroundings) source.Options {
-	o := source.Options{Ask: h.Ask, Panicked: h.Panicked, Leases: func() flows.Leases { return readLeases(flows.LeaseFiles()) }, Sight: sightOf, Results: pageResults(c.History),
-		Examine: func(ctx context.Context, router, wan string) (*doctor.Report, error) {
+func (f *daemonFlags) pageSource(c kept.Config, h daemon.PageHost, around *surroundings) page.SourceOptions {
+	o := page.SourceOptions{Daemon: h.Daemon, Panicked: h.Panicked, Leases: func() flows.Leases { return readLeases(flows.LeaseFiles()) }, Sight: sightOf, Results: pageResults(c.History),
+		Examine: func(ctx context.Context, router, wan string) (*platform.DoctorReport, error) {
 			d := doctorFlags{routerFlags: routerFlags{targetFlags: targetFlags{router: router, ownTC: true}, stateDir: f.stateDir}, wan: wan}
 			for _, w := range c.WANs {
 				if w.Interface == wan && w.Router == router {
@@ -161,11 +153,11 @@ func (f *daemonFlags) pageSource(c kept.Config, h daemon.PageHost, around *surro
 }
 
 // sightOf says why connections could not be read.
-func sightOf(err error) ui.Sight {
+func sightOf(err error) page.Sight {
 	if errors.Is(err, netio.ErrNotAllowed) || errors.Is(err, os.ErrPermission) {
-		return ui.SightDenied
+		return page.SightDenied
 	}
-	return ui.SightNone
+	return page.SightNone
 }
 
 // eachConnection reads the kernel's connections between the home and elsewhere.
@@ -193,7 +185,7 @@ func readLeases(files []string) flows.Leases {
 	const most = 1 << 20
 	out := flows.Leases{}
 	for _, file := range files {
-		f, err := trusted.Open(file)
+		f, err := guard.OpenTrusted(file)
 		if err != nil {
 			continue
 		}
@@ -211,11 +203,11 @@ type surroundings struct {
 
 	mu sync.Mutex
 	at time.Time
-	is ui.Network
+	is page.Network
 }
 
 // network returns them.
-func (s *surroundings) network() ui.Network {
+func (s *surroundings) network() page.Network {
 	const fresh = 5 * time.Second
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,7 +218,7 @@ func (s *surroundings) network() ui.Network {
 	if err != nil {
 		return s.is
 	}
-	var is ui.Network
+	var is page.Network
 	for _, link := range links {
 		line := slices.ContainsFunc(s.wans, func(w kept.WAN) bool { return w.Router == "" && w.Interface == link.Name })
 		addrs, err := link.Addrs()

@@ -1,5 +1,3 @@
-//go:build !omit_ui && !omit_daemon
-
 package main
 
 import (
@@ -8,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/store"
-	"unbloat/internal/ui"
-	"unbloat/internal/verdict"
+	"unbloat/internal/keep/page"
+	"unbloat/internal/measure/verdict"
+	"unbloat/internal/show/store"
 )
 
 // The page's history is the tests and tunings of the daemon's file; a tuning shows what
@@ -48,10 +46,10 @@ func TestPageResults(t *testing.T) {
 		t.Fatalf("%+v %v", got, err)
 	}
 	tuned, tested := got[0], got[1]
-	if tuned.Kind != ui.RunTune || tuned.Grade != "A+" || tuned.DownP95 != 4 || tuned.UpP95 != 2 || tuned.IdleMs != 20 || tuned.WAN != "eth0" || tuned.Invalid == nil {
+	if tuned.Kind != page.RunTune || tuned.Grade != "A+" || tuned.DownP95 != 4 || tuned.UpP95 != 2 || tuned.IdleMs != 20 || tuned.WAN != "eth0" || tuned.Invalid == nil {
 		t.Errorf("%+v", tuned)
 	}
-	if tested.Kind != ui.RunTest || tested.Grade != "D" || tested.DownP95 != 300 || tested.Down != 40e6 || tested.Up != 9e6 || !tested.Valid || tested.ID == "" {
+	if tested.Kind != page.RunTest || tested.Grade != "D" || tested.DownP95 != 300 || tested.Down != 40e6 || tested.Up != 9e6 || !tested.Valid || tested.ID == "" {
 		t.Errorf("%+v", tested)
 	}
 }

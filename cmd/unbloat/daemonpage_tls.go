@@ -1,5 +1,3 @@
-//go:build !omit_ui && !omit_daemon && !omit_http
-
 package main
 
 import (
@@ -11,8 +9,8 @@ import (
 	"os"
 	"time"
 
-	"unbloat/internal/apply"
-	"unbloat/internal/visitor"
+	"unbloat/guard"
+	"unbloat/internal/cure/apply"
 )
 
 // Times of the page's certificate: browsers take none that is valid for longer.
@@ -22,15 +20,15 @@ const (
 	pageCertRenew  = 30 * 24 * time.Hour // before it ends, at the daemon's start
 )
 
-// pageTLS returns what encrypts the page's connections, with a certificate of its own
+// pageTLS returns how the page's connections are encrypted, with a certificate of its own
 // that is kept in a file, and the certificate's fingerprint.
-func pageTLS(file string, names []string) (wrap func(net.Conn) net.Conn, fingerprint string, err error) {
+func pageTLS(file string, names []string) (c *tls.Config, fingerprint string, err error) {
 	cert, err := pageCertificate(file, names, time.Now())
 	if err != nil {
 		return nil, "", err
 	}
-	c := &tls.Config{Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
-	return func(conn net.Conn) net.Conn { return tls.Server(conn, c) }, visitor.Fingerprint(cert), nil
+	c = &tls.Config{Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	return c, guard.Fingerprint(cert), nil
 }
 
 // pageCertificate reads the certificate, or makes one.
@@ -43,12 +41,12 @@ func pageCertificate(file string, names []string, now time.Time) (*tls.Certifica
 		return nil, fmt.Errorf("read the page's certificate: %w; remove %s, and another is made", err, file)
 	}
 	networks, _ := net.InterfaceAddrs() // without them it has names alone
-	made, err := visitor.Certificate{Subject: pkix.Name{CommonName: "unbloat"}, Names: append([]string{"localhost"}, names...), Networks: networks,
+	made, err := guard.Certificate{Subject: pkix.Name{CommonName: "unbloat"}, Names: append([]string{"localhost"}, names...), Networks: networks,
 		From: now.Add(-pageCertLeeway), To: now.Add(pageCertValid)}.Make()
 	if err != nil {
 		return nil, err
 	}
-	b, err := visitor.PEM(made)
+	b, err := guard.PEM(made)
 	if err == nil {
 		err = apply.WriteFile(file, b, 0o600)
 	}

@@ -1,30 +1,27 @@
-//go:build !omit_lab
-
 package main
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"unbloat/testkit/documented"
 )
 
-// Every command line in the documents must be valid: the command exists, with
-// these flags and arguments, and the values parse. A flag that is named on its
-// own must be a flag of some command.
+// Every command line in the documents must be valid, but for those of the laboratory,
+// which its own program checks. A flag that is named on its own must be a flag of some
+// command.
 func TestDocumentsCommands(t *testing.T) {
-	var pages []string
-	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/evidence/*.md", "../../docs/examples/*.toml"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pages = append(pages, found...)
+	checked, named := documented.Commands(t, "../..", newRootCommand, func(command string) bool { return !slices.Contains([]string{"demo", "lab", "sim"}, command) })
+	if checked < 50 {
+		t.Errorf("only %d commands were found in the documents", checked)
 	}
 	flags := map[string]bool{"hmac": true, "help": true} // flags of irtt and cobra
 	var collect func(c *cobra.Command)
@@ -35,80 +32,57 @@ func TestDocumentsCommands(t *testing.T) {
 		}
 	}
 	collect(newRootCommand())
-
-	checked := 0
-	whole := regexp.MustCompile(`^#?\s*(?:sudo )?(?:exec )?(?:bin/)?unbloat (.*)$`)
-	inline := regexp.MustCompile("`unbloat ([^`\n]*)`")
-	flag := regexp.MustCompile("`--([a-z0-9-]+)[ =`]")
-	for _, page := range pages {
-		if filepath.Base(page) == "CHANGELOG.md" {
-			continue // tells of what was, too
-		}
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fenced := false
-		var prose strings.Builder
-		lines := strings.Split(strings.ReplaceAll(string(text), "\\\n", " "), "\n")
-		for _, line := range lines {
-			if strings.HasPrefix(line, "```") {
-				fenced = !fenced
-				continue
-			}
-			if m := whole.FindStringSubmatch(line); m != nil && (fenced || strings.HasSuffix(page, ".toml")) {
-				command, _, _ := strings.Cut(m[1], "     ") // a comment follows
-				command, _, _ = strings.Cut(command, " #")
-				checked++
-				if err := takes(command, true); err != nil {
-					t.Errorf("%s: unbloat %s: %v", page, command, err)
-				}
-			}
-			if !fenced {
-				prose.WriteString(line + " ") // a command may span two lines
-			}
-		}
-		for _, m := range inline.FindAllStringSubmatch(prose.String(), -1) {
-			checked++
-			if err := takes(m[1], false); err != nil {
-				t.Errorf("%s: unbloat %s: %v", page, m[1], err)
-			}
-		}
-		for _, m := range flag.FindAllStringSubmatch(prose.String(), -1) {
-			if !flags[m[1]] {
-				t.Errorf("%s: no command has the flag --%s", page, m[1])
-			}
-		}
+	help, err := os.ReadFile("../unbloat-lab/testdata/frozen/help.txtar")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if checked < 50 {
-		t.Errorf("only %d commands were found in the documents", checked)
+	for _, m := range regexp.MustCompile(`--([a-z0-9-]+)`).FindAllSubmatch(help, -1) {
+		flags[string(m[1])] = true
+	}
+	for flag, pages := range named {
+		if !flags[flag] {
+			t.Errorf("%s: no command has the flag --%s", pages, flag)
+		}
 	}
 }
 
-// takes returns the reason why the program would refuse a command line. If
-// complete is false, as within a sentence, required arguments may be missing.
-func takes(line string, complete bool) error {
-	var args []string
-	line = regexp.MustCompile(`\$(\(\(.*?\)\)|\w+)`).ReplaceAllString(line, "1") // a script's variables
-	for _, m := range regexp.MustCompile(`"([^"]*)"|(\S+)`).FindAllStringSubmatch(line, -1) {
-		if strings.ContainsAny(m[2], "|>&") {
-			break // from here on it is the shell's
-		}
-		args = append(args, m[1]+m[2])
-	}
-	c, rest, err := newRootCommand().Find(args)
+// What documents show as the output of `unbloat plan` is what it prints: a block that
+// begins with "$ unbloat plan". A last line of … stands for the last paragraph. -update
+// rewrites them.
+func TestDocumentsShowWhatIsPrinted(t *testing.T) {
+	shown := 0
+	block := regexp.MustCompile("(?s)```\n\\$ unbloat plan ([^\n]*)\n(.*?)```\n")
+	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	err = c.ParseFlags(rest)
-	var value *pflag.ValueRequiredError
-	switch {
-	case errors.Is(err, pflag.ErrHelp), !complete && errors.As(err, &value):
-		return nil
-	case err != nil:
-		return err
-	case complete:
-		return c.ValidateArgs(c.Flags().Args())
+	for _, page := range pages {
+		was, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		is := block.ReplaceAllStringFunc(string(was), func(b string) string {
+			shown++
+			m := block.FindStringSubmatch(b)
+			out, code, err := runPlanCommand(t, "", strings.Fields(m[1])...)
+			if err != nil || code != 0 {
+				t.Errorf("%s: unbloat plan %s: exit code %d, %v", page, m[1], code, err)
+			}
+			if strings.HasSuffix(m[2], "…\n") {
+				paragraphs := strings.Split(strings.TrimSpace(out), "\n\n")
+				out = strings.Join(paragraphs[:len(paragraphs)-1], "\n\n") + "\n…\n"
+			}
+			return "```\n$ unbloat plan " + m[1] + "\n" + out + "```\n"
+		})
+		if d := cmp.Diff(string(was), is); d != "" && *updatePlans {
+			if err := os.WriteFile(page, []byte(is), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		} else if d != "" {
+			t.Errorf("%s shows what is not printed (-update rewrites it): -shown +printed\n%s", page, d)
+		}
 	}
-	return nil
+	if shown == 0 {
+		t.Error("no document shows what `unbloat plan` prints")
+	}
 }

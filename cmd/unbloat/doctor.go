@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/doctor"
-	"unbloat/internal/plan"
-	"unbloat/internal/platform"
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/cure/platform"
+	"unbloat/internal/show/cli"
 	"unbloat/unit"
 )
 
@@ -34,7 +34,7 @@ func newDoctorCommand() *cobra.Command {
 			"and which command repairs it. The exit code is 5 if something prevents shaping, else 0.",
 		Example: `  unbloat doctor --wan eth0 --down 250mbit --up 40mbit
   unbloat doctor --router ssh://root@192.168.1.1 --json`,
-		Args: exactArgs(0, "no arguments"),
+		Args: cli.ExactArgs(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error { return runDoctor(c, &f) },
 	}
 	f.routerFlags.register(c)
@@ -58,13 +58,13 @@ func runDoctor(c *cobra.Command, f *doctorFlags) error {
 		return err
 	}
 	if !report.OK {
-		return &exitError{exitPrecondition, nil}
+		return cli.Exit(cli.Precondition, nil)
 	}
 	return nil
 }
 
 // examine looks at the router.
-func (f *doctorFlags) examine(ctx context.Context) (*doctor.Report, error) {
+func (f *doctorFlags) examine(ctx context.Context) (*platform.DoctorReport, error) {
 	f.preview = true
 	r, err := f.open(ctx)
 	if err != nil {
@@ -75,11 +75,18 @@ func (f *doctorFlags) examine(ctx context.Context) (*doctor.Report, error) {
 	if wan == "" {
 		wan, _ = r.defaultWAN(ctx) // the examination says why there is none
 	}
+	if p, err := r.appliedPlan(wan); err == nil && f.down == 0 && f.up == 0 { // what it is shaped to is wanted
+		for rate, s := range map[*unit.Rate]*plan.Shaper{&f.down: p.Down, &f.up: p.Up} {
+			if s != nil {
+				*rate = s.Rate
+			}
+		}
+	}
 	var headroom func(*platform.Examination)
 	if f.headroom {
 		headroom = headroomCheck()
 	}
-	report, err := doctor.Examine(ctx, doctor.Config{
+	report, err := platform.Examine(ctx, platform.DoctorConfig{
 		MeasureHeadroom: headroom,
 		Runner:          r.runner, Driver: r.driver, WAN: wan, LAN: f.lan, Down: f.down, Up: f.up,
 		LinkLayer: plan.LinkLayer(f.linkLayer), Now: time.Now(), Far: f.router != "",
@@ -138,14 +145,14 @@ func (f *doctorFlags) rehearse(ctx context.Context, r *router) error {
 	return err
 }
 
-func (f *doctorFlags) print(w io.Writer, r *doctor.Report) error {
+func (f *doctorFlags) print(w io.Writer, r *platform.DoctorReport) error {
 	if f.json {
 		return json.NewEncoder(w).Encode(r)
 	}
 	if f.quiet {
 		return nil
 	}
-	out := fit(w, terminalWidth(w))
+	out := fit(w, cli.TerminalWidth(w))
 	defer out.Flush() // w keeps its errors
 	w = out
 	for _, x := range r.Findings {

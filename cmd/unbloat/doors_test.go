@@ -1,5 +1,3 @@
-//go:build !omit_ui && !omit_daemon && !omit_http
-
 package main
 
 import (
@@ -13,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/daemon"
-	kept "unbloat/internal/daemon/config"
-	"unbloat/internal/metrics"
+	kept "unbloat/internal/keep/config"
+	"unbloat/internal/keep/daemon"
+	"unbloat/internal/keep/metrics"
 )
 
 // TestDoors: whoever opens connections to the daemon's page or to its metrics and says
@@ -24,7 +22,7 @@ func TestDoors(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	pageAt, metricsAt := netip.MustParseAddrPort(fmt.Sprintf("127.0.0.1:%d", freePort(t))), fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	host := daemon.PageHost{Log: func(string, ...any) {}, Panicked: func(what any, stack []byte) { t.Errorf("%v\n%s", what, stack) },
-		Ask: func(context.Context, string, string, string, any, any) error { return nil }}
+		Daemon: new(daemon.Daemon).Page()}
 	f := &daemonFlags{config: filepath.Join(t.TempDir(), "unbloat.toml")}
 	_, ended, err := f.servePage(ctx, kept.Config{UI: kept.UI{Listen: pageAt}}, host)
 	if err != nil {

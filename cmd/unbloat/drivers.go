@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 
-	"unbloat/internal/platform"
-	"unbloat/internal/platform/all"
+	"unbloat/internal/cure/platform"
+	"unbloat/internal/cure/platform/all"
 )
 
 // driversKey is the context's key for the drivers.

@@ -1,4 +1,4 @@
-//go:build !omit_measure
+//go:build !router
 
 package main
 
@@ -13,7 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/store"
+	"unbloat/internal/show/cli"
+	"unbloat/internal/show/store"
 )
 
 func newExportCommand() *cobra.Command {
@@ -30,7 +31,7 @@ the name ends in .gz, and on standard output.`,
   unbloat export 3fa9c1 88b2 -o - | ssh router unbloat import -`,
 		RunE: func(c *cobra.Command, ids []string) error {
 			if output == "" {
-				return usageError("export: -o FILE is missing, such as -o results.jsonl.gz; - is standard output")
+				return cli.UsageError("export: -o FILE is missing, such as -o results.jsonl.gz; - is standard output")
 			}
 			return f.export(c, ids, output)
 		},
@@ -46,14 +47,14 @@ func (f *storeFlag) export(c *cobra.Command, ids []string, output string) error 
 	export := func(w io.Writer) error {
 		return f.with(c.Context(), false, func(s *store.Store) (err error) {
 			if s == nil {
-				return &exitError{exitPrecondition, errors.New("export: no results were kept yet; `unbloat test` keeps its own")}
+				return cli.Exit(cli.Precondition, errors.New("export: no results were kept yet; `unbloat test` keeps its own"))
 			}
 			n, err = s.Export(c.Context(), w, ids)
 			return err
 		})
 	}
 	if output == "-" {
-		return export(raw(c.OutOrStdout()))
+		return export(cli.Raw(c.OutOrStdout()))
 	}
 	write := export
 	if !strings.HasSuffix(output, ".gz") { // the file name says: not compressed
@@ -118,7 +119,7 @@ func newImportCommand() *cobra.Command {
 		GroupID: "main",
 		Short:   "Keep the results of an export; existing ones are not changed",
 		Example: "  unbloat import results.jsonl.gz",
-		Args:    exactArgs(1, "one FILE, or - for standard input"),
+		Args:    cli.ExactArgs(1, "one FILE, or - for standard input"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return f.importFrom(c, args[0])
 		},
@@ -132,7 +133,7 @@ func (f *storeFlag) importFrom(c *cobra.Command, name string) error {
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
-			return usageError("import: %w", err)
+			return cli.UsageError("import: %w", err)
 		}
 		defer file.Close()
 		in = file
@@ -144,7 +145,7 @@ func (f *storeFlag) importFrom(c *cobra.Command, name string) error {
 	})
 	var line *store.LineError
 	if errors.As(err, &line) {
-		return usageError("import %s: %w; nothing of it was kept", name, err)
+		return cli.UsageError("import %s: %w; nothing of it was kept", name, err)
 	}
 	if err != nil {
 		return storeError(fmt.Errorf("import %s: %w", name, err))

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"unbloat/internal/plan"
-	"unbloat/internal/reason"
+	"unbloat/internal/cure/plan"
+	"unbloat/reason"
 	"unbloat/unit"
 )
 
@@ -66,12 +66,6 @@ func (v *preferenceValue) understood() string {
 	return (&rateValue{rate: &v.preference.Rate, as: v.as}).understood()
 }
 
-// durationFlag adds a flag that takes a duration such as 5ms; negative is refused.
-func durationFlag(f *pflag.FlagSet, d *time.Duration, name string, value time.Duration, usage string) {
-	*d = value
-	f.Var((*durationValue)(d), name, usage)
-}
-
 type rateValue struct {
 	rate *unit.Rate
 	as   string // as the user wrote it
@@ -108,38 +102,6 @@ func sayRates(c *cobra.Command) {
 			fmt.Fprintf(c.ErrOrStderr(), "--%s: %s.\n", f.Name, v.understood())
 		}
 	})
-}
-
-type durationValue time.Duration
-
-func (v *durationValue) Set(s string) error {
-	d, err := unit.ParseDuration(s)
-	if err == nil {
-		*v = durationValue(d)
-	}
-	return err
-}
-func (v *durationValue) Type() string { return "DURATION" }
-func (v *durationValue) String() string {
-	if *v == 0 {
-		return ""
-	}
-	return time.Duration(*v).String()
-}
-
-// usageError returns an error of usage: exit code 2.
-func usageError(format string, args ...any) error {
-	return &exitError{exitUsage, fmt.Errorf(format, args...)}
-}
-
-// exactArgs is cobra.ExactArgs with our exit code and a hint to the help.
-func exactArgs(n int, what string) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if len(args) != n {
-			return usageError("%s: takes %s, not %d arguments (see `%s --help`)", nameOf(c), what, len(args), c.CommandPath())
-		}
-		return nil
-	}
 }
 
 // signed prints a change with its sign and one decimal. A change that rounds to

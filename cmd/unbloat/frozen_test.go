@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"unbloat/internal/platform/all"
+	"unbloat/internal/cure/platform/all"
 )
 
 // The output and the exit codes of commands are frozen in files, so that no
@@ -126,7 +126,7 @@ func TestFrozenCommands(t *testing.T) {
 // TestFrozenHelp: the commands and their flags.
 func TestFrozenHelp(t *testing.T) {
 	var got []txtar.File
-	for _, name := range strings.Fields("demo test plan apply confirm revert status tune prove path report history compare export import serve doctor why daemon lab sim version") {
+	for _, name := range strings.Fields("test plan apply confirm revert status tune prove path report history compare export import serve doctor why daemon version") {
 		root := newRootCommand()
 		var out strings.Builder
 		root.SetOut(&out)

@@ -1,5 +1,3 @@
-//go:build !omit_measure && !omit_store
-
 package main
 
 import (
@@ -12,7 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"unbloat/internal/verdict"
+	"unbloat/internal/measure/verdict"
+	"unbloat/internal/show/cli"
 )
 
 // TestResultOnBadDisk: on a disk that is full, or read-only, `unbloat test` still shows
@@ -34,13 +33,13 @@ func TestResultOnBadDisk(t *testing.T) {
 		says  []string
 		shown bool // the result
 	}{
-		{"full, -o", full, []string{"--no-store", "-o", "old.json"}, []int{exitFailed},
+		{"full, -o", full, []string{"--no-store", "-o", "old.json"}, []int{cli.Failed},
 			[]string{"test: -o: write old.json: ", "no space left on device", "nothing was written; make room there, or name another file; the result itself is printed above"}, true},
-		{"full, kept", full, []string{"--store", "new.db"}, []int{exitDone, exitInvalid},
+		{"full, kept", full, []string{"--store", "new.db"}, []int{cli.Done, cli.Invalid},
 			[]string{"warning: this result is not kept: ", "the results in new.db: ", "no space", "make room, or name a file elsewhere with --store"}, true},
-		{"read-only, kept", "mount -o remount,ro .", []string{"--store", "new.db"}, []int{exitDone, exitInvalid},
+		{"read-only, kept", "mount -o remount,ro .", []string{"--store", "new.db"}, []int{cli.Done, cli.Invalid},
 			[]string{"warning: this result is not kept: ", "new.db: read-only file system", "name another one with --store"}, true},
-		{"read-only, -o", "mount -o remount,ro .", []string{"--no-store", "-o", "old.json"}, []int{exitUsage},
+		{"read-only, -o", "mount -o remount,ro .", []string{"--no-store", "-o", "old.json"}, []int{cli.Usage},
 			[]string{"test: -o: write old.json: ", "read-only file system", "name a file where you may write"}, false},
 	} {
 		t.Run(x.name, func(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"unbloat/internal/show/cli"
 )
 
 // An entry is a word that unbloat's output uses without explanation.
@@ -22,6 +24,7 @@ func glossary() []entry {
 		{"ECN", "Explicit congestion notification: a packet is marked instead of dropped, if both ends have agreed on it."},
 		{"flow", "The packets of one connection: same addresses, same ports, same protocol."},
 		{"FQ-CoDel", "A queue that gives every flow a queue of its own, and keeps each of them short."},
+		{"framing", "How the line wraps packets: what it adds to each (overhead), how short one can be, and whether it cuts them into cells. `unbloat test --framing` measures it."},
 		{"goodput", "What arrives of the data itself, without headers and without what was sent twice."},
 		{"grade", "A+ to F, by how much the 95th percentile of the round trip rises under load: A+ below 5 ms, A below 30, B below 60, C below 200, D below 400, F above."},
 		{"ifb", "A device of Linux through which arriving packets are led, so that they can be queued before they go on."},
@@ -33,6 +36,7 @@ func glossary() []entry {
 		{"overhead", "Bytes that the line adds to every packet, such as those of PPPoE or ATM."},
 		{"p50, p95, p99", "The latency that half of the packets, 95 of 100, or 99 of 100 stayed below."},
 		{"probe", "A small packet that is sent to measure how long it takes."},
+		{"quality of outcome", "How well the loaded line does for one use, of 100: 100 is as good as can be noticed, 0 unacceptable, by delay, loss and rate (draft-ietf-ippm-qoo)."},
 		{"RPM", "Round trips a minute under load: 60,000 divided by the latency in ms."},
 		{"shaper", "What holds a direction to a rate a little below the line's, so that packets wait where a good queue manages them."},
 		{"tuning", "Finding the highest rates at which the latency under load stays at the goal."},
@@ -51,12 +55,12 @@ func newGlossaryCommand() *cobra.Command {
 		Example: "  unbloat glossary\n  unbloat glossary p95",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageError("%s: takes one WORD, not %d (see `%s --help`)", nameOf(c), len(args), c.CommandPath())
+				return cli.UsageError("%s: takes one WORD, not %d (see `%s --help`)", cli.NameOf(c), len(args), c.CommandPath())
 			}
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			w := fit(c.OutOrStdout(), terminalWidth(c.OutOrStdout()))
+			w := fit(c.OutOrStdout(), cli.TerminalWidth(c.OutOrStdout()))
 			found := false
 			for _, t := range glossary() {
 				if len(args) == 1 && !strings.Contains(strings.ToLower(t.name), strings.ToLower(args[0])) {
@@ -66,7 +70,7 @@ func newGlossaryCommand() *cobra.Command {
 				fmt.Fprintf(w, "%s: %s\n", t.name, t.says)
 			}
 			if !found {
-				return usageError("glossary: %q is not in it; `unbloat glossary` prints all of it", args[0])
+				return cli.UsageError("glossary: %q is not in it; `unbloat glossary` prints all of it", args[0])
 			}
 			return w.Flush()
 		},

@@ -1,5 +1,3 @@
-//go:build !omit_daemon
-
 package main
 
 import (
@@ -8,12 +6,11 @@ import (
 	"io"
 	"time"
 
-	"unbloat/internal/platform"
-	"unbloat/internal/platform/linux"
+	"unbloat/internal/cure/platform"
+	"unbloat/internal/cure/platform/linux"
 )
 
-// headroomCheck is the doctor's check that watches the router for some seconds. The
-// program for routers that measures has no room for it: the other one has it.
+// headroomCheck is the doctor's check that watches the router for some seconds.
 func headroomCheck() func(*platform.Examination) {
 	return linux.MeasureHeadroom(func(ctx context.Context, d time.Duration) error {
 		select {

@@ -1,4 +1,4 @@
-//go:build !omit_measure
+//go:build !router
 
 package main
 
@@ -19,18 +19,19 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"unbloat/internal/apply"
-	"unbloat/internal/netio"
-	"unbloat/internal/path"
-	"unbloat/internal/plan"
-	"unbloat/internal/platform"
-	"unbloat/internal/prove"
-	"unbloat/internal/reason"
-	"unbloat/internal/report"
-	"unbloat/internal/result"
-	"unbloat/internal/store"
-	"unbloat/internal/tune"
-	"unbloat/internal/visible"
+	"unbloat/guard"
+	"unbloat/internal/cure/apply"
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/cure/platform"
+	"unbloat/internal/cure/prove"
+	"unbloat/internal/cure/tune"
+	"unbloat/internal/measure/netio"
+	"unbloat/internal/measure/path"
+	"unbloat/internal/measure/verdict"
+	"unbloat/internal/show/cli"
+	"unbloat/internal/show/report"
+	"unbloat/internal/show/store"
+	"unbloat/reason"
 	"unbloat/unit"
 )
 
@@ -74,10 +75,8 @@ func (f *storeFlag) with(ctx context.Context, made bool, use func(*store.Store) 
 func storeError(err error) error {
 	var line *store.LineError
 	switch {
-	case errors.Is(err, store.ErrOmitted):
-		return &exitError{exitPrecondition, err}
 	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrAmbiguous), errors.As(err, &line):
-		return &exitError{exitUsage, err}
+		return cli.Exit(cli.Usage, err)
 	}
 	return err
 }
@@ -102,18 +101,33 @@ type conditions struct {
 
 // keep saves a result, unless --no-store is given. An error is only a warning,
 // since the measurement succeeded.
-func (f *keepFlags) keep(c *cobra.Command, kind string, result any, at conditions) {
+func (f *keepFlags) keep(c *cobra.Command, result any, at conditions) {
 	if f.noStore {
 		return
 	}
 	ctx := context.WithoutCancel(c.Context())
-	r, err := store.NewRecord(kind, result, time.Now())
+	r, err := store.NewRecord(kindOf(result), result, time.Now())
 	if err == nil {
 		err = f.save(ctx, r, at)
 	}
-	if err != nil && !errors.Is(err, store.ErrOmitted) {
+	if err != nil {
 		fmt.Fprintln(c.ErrOrStderr(), "unbloat: warning: this result is not kept:", err)
 	}
+}
+
+// kindOf is the kind of a result.
+func kindOf(result any) string {
+	switch result.(type) {
+	case *verdict.Test:
+		return store.KindTest
+	case *tune.Result:
+		return store.KindTune
+	case *prove.Result:
+		return store.KindProve
+	case *path.Result:
+		return store.KindPath
+	}
+	panic(fmt.Sprintf("a result of type %T", result))
 }
 
 func (f *keepFlags) save(ctx context.Context, r store.Record, at conditions) error {
@@ -135,7 +149,7 @@ func (f *keepFlags) save(ctx context.Context, r store.Record, at conditions) err
 		}
 	}
 	r.Interface, r.Link = at.iface, store.LinkKind(os.DirFS("/sys"), at.iface)
-	r.Tool, r.System = toolVersion(), systemVersion(ctx)
+	r.Tool, r.System = cli.Version(version), systemVersion(ctx)
 	_, err = store.Save(ctx, path, r)
 	return err
 }
@@ -190,18 +204,18 @@ a running daemon the file is read.`,
   unbloat history --line --since 6h`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageError("%s: takes one ID, not %d (see `%s --help`)", nameOf(c), len(args), c.CommandPath())
+				return cli.UsageError("%s: takes one ID, not %d (see `%s --help`)", cli.NameOf(c), len(args), c.CommandPath())
 			}
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case f.line && len(args) > 0:
-				return usageError("history: --line takes no ID; it shows what the line did")
+				return cli.UsageError("history: --line takes no ID; it shows what the line did")
 			case f.line:
 				return f.showLine(c, time.Now())
 			case f.remove && len(args) == 0:
-				return usageError("history: --delete takes the ID of the result to remove; --expire TIME removes all that are older")
+				return cli.UsageError("history: --delete takes the ID of the result to remove; --expire TIME removes all that are older")
 			case f.remove:
 				return f.delete(c, args[0])
 			case len(args) == 1:
@@ -243,7 +257,7 @@ func (f *storeFlag) complete(c *cobra.Command, _ []string, _ string) (ids []stri
 		}
 		entries, err := s.List(ctx, store.Filter{Limit: 100})
 		for _, e := range entries {
-			ids = append(ids, cobra.CompletionWithDesc(fmt.Sprintf("%.16s", e.ID), strings.TrimSpace(e.Kind+" "+localMinute(e.Time)+" "+visible.Line(e.Label, mostWords))))
+			ids = append(ids, cobra.CompletionWithDesc(fmt.Sprintf("%.16s", e.ID), strings.TrimSpace(e.Kind+" "+localMinute(e.Time)+" "+guard.VisibleLine(e.Label, mostWords))))
 		}
 		return err
 	})
@@ -285,14 +299,14 @@ func (f *historyFlags) list(c *cobra.Command, now time.Time) error {
 	}
 	switch {
 	case f.limit < 0:
-		return usageError("history: --limit %d: must not be negative", f.limit)
+		return cli.UsageError("history: --limit %d: must not be negative", f.limit)
 	case f.kind != "" && !slices.Contains(store.Kinds(), f.kind):
-		return usageError("history: --kind %q: must be one of %s", f.kind, strings.Join(store.Kinds(), ", "))
+		return cli.UsageError("history: --kind %q: must be one of %s", f.kind, strings.Join(store.Kinds(), ", "))
 	}
 	if f.since != "" {
 		var err error
 		if filter.Since, err = parseSince(f.since, now); err != nil {
-			return usageError("history: --since %w", err)
+			return cli.UsageError("history: --since %w", err)
 		}
 	}
 	entries := []store.Entry{}
@@ -311,9 +325,9 @@ func (f *historyFlags) list(c *cobra.Command, now time.Time) error {
 		next = entries[f.limit-1].ID
 	}
 	if f.json {
-		return printJSON(c.OutOrStdout(), listed{"unbloat.history/1", entries, next})
+		return cli.PrintJSON(c.OutOrStdout(), listed{"unbloat.history/1", entries, next})
 	}
-	if err := printEntries(c.OutOrStdout(), entries, terminalWidth(c.OutOrStdout())); err != nil || next == "" {
+	if err := printEntries(c.OutOrStdout(), entries, cli.TerminalWidth(c.OutOrStdout())); err != nil || next == "" {
 		return err
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "There are more; --after %.16s shows the next ones.\n", next)
@@ -338,7 +352,7 @@ func (f *historyFlags) delete(c *cobra.Command, id string) error {
 func (f *historyFlags) expireOld(c *cobra.Command, now time.Time) error {
 	before, err := parseSince(f.expire, now)
 	if err != nil {
-		return usageError("history: --expire %w", err)
+		return cli.UsageError("history: --expire %w", err)
 	}
 	n := 0
 	err = f.with(c.Context(), false, func(s *store.Store) (err error) {
@@ -384,7 +398,7 @@ const wholeEntry = 110
 // On a narrow one the server or host of a result has a line of its own.
 func printEntries(w io.Writer, entries []store.Entry, width int) error {
 	if len(entries) == 0 {
-		_, err := fmt.Fprintln(w, "No results are kept that fit.")
+		_, err := fmt.Fprintln(w, "No stored result matches.")
 		return err
 	}
 	var b strings.Builder
@@ -427,7 +441,7 @@ func printEntries(w io.Writer, entries []store.Entry, width int) error {
 func entryWords(e store.Entry) string {
 	var parts []string
 	add := func(format, s string) {
-		if s = visible.Line(s, mostWords); s != "" {
+		if s = guard.VisibleLine(s, mostWords); s != "" {
 			parts = append(parts, fmt.Sprintf(format, s))
 		}
 	}
@@ -446,9 +460,6 @@ func entryWords(e store.Entry) string {
 	return strings.Join(parts, ", ")
 }
 
-// mostWords is the longest text of a kept result that a list shows.
-const mostWords = 60
-
 // show prints one result as its command printed it.
 func (f *historyFlags) show(c *cobra.Command, id string) error {
 	var r store.Record
@@ -463,7 +474,7 @@ func (f *historyFlags) show(c *cobra.Command, id string) error {
 		return err
 	}
 	if f.json {
-		return printJSON(c.OutOrStdout(), shown{"unbloat.record/1", r})
+		return cli.PrintJSON(c.OutOrStdout(), shown{"unbloat.record/1", r})
 	}
 	w := c.OutOrStdout()
 	fmt.Fprintf(w, "%s  %s, %s\n\n", r.ID, r.Kind, strings.Join(conditionWords(r), ", "))
@@ -473,7 +484,7 @@ func (f *historyFlags) show(c *cobra.Command, id string) error {
 		if err := json.Unmarshal(r.Result, &t); err != nil {
 			return fmt.Errorf("show %.8s: %w", r.ID, err)
 		}
-		return printTune(w, reason.English(), &t)
+		return report.TuningIn(w, reason.English(), &t)
 	case store.KindProve:
 		var p prove.Result
 		if err := json.Unmarshal(r.Result, &p); err != nil {
@@ -485,9 +496,9 @@ func (f *historyFlags) show(c *cobra.Command, id string) error {
 		if err := json.Unmarshal(r.Result, &p); err != nil {
 			return fmt.Errorf("show %.8s: %w", r.ID, err)
 		}
-		return path.Write(w, &p, terminalWidth(w))
+		return path.Write(w, &p, cli.TerminalWidth(w))
 	}
-	tests, err := result.Parse(r.Result)
+	tests, err := report.ParseResults(r.Result)
 	if err != nil {
 		return fmt.Errorf("show %.8s: %w", r.ID, err)
 	}

@@ -1,4 +1,4 @@
-//go:build !omit_measure && !omit_store
+//go:build !router
 
 package main
 
@@ -18,15 +18,16 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/path"
-	"unbloat/internal/prove"
-	"unbloat/internal/store"
-	"unbloat/internal/tune"
-	"unbloat/internal/verdict"
+	"unbloat/internal/cure/prove"
+	"unbloat/internal/cure/tune"
+	"unbloat/internal/measure/path"
+	"unbloat/internal/measure/verdict"
+	"unbloat/internal/show/cli"
+	"unbloat/internal/show/store"
 )
 
-// cli runs the program and returns what it printed, errors too, and its exit code.
-func cli(t *testing.T, stdin string, args ...string) (string, int) {
+// commanded runs the program and returns what it printed, errors too, and its exit code.
+func commanded(t *testing.T, stdin string, args ...string) (string, int) {
 	t.Helper()
 	var out bytes.Buffer
 	root := newRootCommand()
@@ -35,14 +36,14 @@ func cli(t *testing.T, stdin string, args ...string) (string, int) {
 	root.SetOut(&out)
 	root.SetErr(&out)
 	err := root.ExecuteContext(t.Context())
-	var e *exitError
+	var e *cli.Error
 	switch {
 	case err == nil:
-		return out.String(), exitDone
+		return out.String(), cli.Done
 	case errors.As(err, &e):
-		return out.String() + "unbloat: " + err.Error() + "\n", e.code
+		return out.String() + "unbloat: " + err.Error() + "\n", e.Code
 	}
-	return out.String() + "unbloat: " + err.Error() + "\n", exitFailed
+	return out.String() + "unbloat: " + err.Error() + "\n", cli.Failed
 }
 
 // testOf returns a result whose upload adds ms of latency.
@@ -147,7 +148,7 @@ func TestHistoryGolden(t *testing.T) {
 					args[i] = id[:10]
 				}
 			}
-			out, code := cli(t, "", args...)
+			out, code := commanded(t, "", args...)
 			out = strings.ReplaceAll(out, path, "FILE")
 			got.Files = append(got.Files, txtar.File{Name: fmt.Sprintf("%s: exit %d", l, code), Data: []byte(out)})
 		}
@@ -186,7 +187,7 @@ func TestHistoryFiles(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"history", "--store", to}, 0, "No results are kept that fit"},
+		{[]string{"history", "--store", to}, 0, "No stored result matches"},
 		{[]string{"export", "--store", to, "-o", moved}, 5, "no results were kept yet"},
 		{[]string{"export", "--store", from, "-o", moved}, 0, "6 results written"},
 		{[]string{"import", "--store", to, moved}, 0, "6 results read, 6 of them new"},
@@ -213,7 +214,7 @@ func TestHistoryFiles(t *testing.T) {
 		{[]string{"history", "--since", "yesterday"}, 2, "--since"},
 		{[]string{"history", "a", "b"}, 2, "takes one ID"},
 	} {
-		if out, code := cli(t, "", c.args...); code != c.code || !strings.Contains(out, c.want) {
+		if out, code := commanded(t, "", c.args...); code != c.code || !strings.Contains(out, c.want) {
 			t.Errorf("%v: exit %d, want %d with %q: %s", c.args, code, c.code, c.want, out)
 		}
 	}
@@ -241,7 +242,7 @@ func TestKeep(t *testing.T) {
 		c := &cobra.Command{}
 		c.SetErr(&errs)
 		c.SetContext(t.Context())
-		f.keep(c, store.KindTest, result, conditions{stateDir: dir})
+		f.keep(c, result, conditions{stateDir: dir})
 		return errs.String()
 	}
 	if s := keep(keepFlags{storeFlag: storeFlag{text}}); !strings.Contains(s, "warning: this result is not kept: ") || !strings.Contains(s, "holds no results") {
@@ -254,7 +255,7 @@ func TestKeep(t *testing.T) {
 	if s := keep(keepFlags{storeFlag: storeFlag{fine}}); s != "" {
 		t.Errorf("a new file: %q", s)
 	}
-	if out, code := cli(t, "", "history", "--store", fine); code != 0 || !strings.Contains(out, "x, to 192.0.2.1:7676") {
+	if out, code := commanded(t, "", "history", "--store", fine); code != 0 || !strings.Contains(out, "x, to 192.0.2.1:7676") {
 		t.Errorf("%d: %s", code, out)
 	}
 }
@@ -300,7 +301,7 @@ func TestExpireByDay(t *testing.T) {
 		if err := f.expireOld(c, midnight.AddDate(0, 0, 9)); err != nil || !strings.HasPrefix(out.String(), "1 results") {
 			t.Errorf("%s: %v, %s", zone, err, out.String())
 		}
-		if left, code := cli(t, "", "history", "--store", file); code != 0 || strings.Contains(left, "evening") || !strings.Contains(left, "morning") {
+		if left, code := commanded(t, "", "history", "--store", file); code != 0 || strings.Contains(left, "evening") || !strings.Contains(left, "morning") {
 			t.Errorf("%s: it leaves %s", zone, left)
 		}
 	}
@@ -321,7 +322,7 @@ func TestProveUsage(t *testing.T) {
 		{"--server x:y:z", "prove: "},
 		{"more", "takes no arguments"},
 	} {
-		if out, code := cli(t, "", append([]string{"prove"}, strings.Fields(c.args)...)...); code != exitUsage || !strings.Contains(out, c.want) {
+		if out, code := commanded(t, "", append([]string{"prove"}, strings.Fields(c.args)...)...); code != cli.Usage || !strings.Contains(out, c.want) {
 			t.Errorf("prove %s: exit %d, want %q: %s", c.args, code, c.want, out)
 		}
 	}

@@ -1,4 +1,4 @@
-//go:build !omit_measure && !omit_lab && unix
+//go:build unix
 
 package main
 
@@ -14,9 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/await"
+	"unbloat/internal/measure/verdict"
 	"unbloat/internal/serve"
-	"unbloat/internal/verdict"
+	"unbloat/internal/show/cli"
+	"unbloat/testkit/await"
 )
 
 // A said is what a program has printed so far.
@@ -68,7 +69,7 @@ func TestInterruptedTest(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatalf("%v: %s%s", err, out, errs)
 	}
-	if code != exitFailed || got.Idle == nil || got.Download != nil || !strings.Contains(errs, "interrupted; what was measured before is above and kept") ||
+	if code != cli.Failed || got.Idle == nil || got.Download != nil || !strings.Contains(errs, "interrupted; what was measured before is above and kept") ||
 		!strings.Contains(strings.Join(got.Notes, "\n"), "interrupted during the phase") {
 		t.Errorf("exit code %d, notes %q, %d phases: %s", code, got.Notes, len(got.Phases()), errs)
 	}
@@ -89,7 +90,7 @@ func TestWrongKey(t *testing.T) {
 		if key != "" {
 			args = append(args, "--key", key)
 		}
-		if _, errs, code := asTyped(t, args...); code != exitPrecondition || !strings.Contains(errs, says) {
+		if code, _, errs := ran(t, []string{asProgram + "=1"}, append([]string{os.Args[0]}, args...)...); code != cli.Precondition || !strings.Contains(errs, says) {
 			t.Errorf("key %q: exit code %d: %s", key, code, errs)
 		}
 	}
@@ -104,10 +105,10 @@ func TestStatusInPipes(t *testing.T) {
 		return strings.Count(out, "em0: ")+strings.Count(out, "Nothing is shaped") >= 2
 	},
 		"status", "--watch", "--wan", p.wan, "--for", p.platform)
-	if code != exitDone || strings.Contains(out, "\x1b") {
+	if code != cli.Done || strings.Contains(out, "\x1b") {
 		t.Errorf("exit code %d: %q %q", code, out, errs)
 	}
-	if out, code := s.run(t, "status", "--quiet", "--wan", p.wan, "--for", p.platform); code != exitDone || out != "" {
+	if out, code := s.run(t, "status", "--quiet", "--wan", p.wan, "--for", p.platform); code != cli.Done || out != "" {
 		t.Errorf("--quiet: exit code %d: %q", code, out)
 	}
 }
@@ -122,13 +123,13 @@ func TestProveOnAnotherRouter(t *testing.T) {
 	start := s.Text()
 	out, code := s.run(t, "prove", "--server", serveHere(t), "--wan", p.wan, "--lan", p.lan, "--for", p.platform, "--down", "50mbit", "--up", "10mbit",
 		"--pairs", "5", "--seconds", "2", "--idle", "1", "--no-store")
-	if code == exitUsage || code == exitPrecondition || code == exitFailed {
+	if code == cli.Usage || code == cli.Precondition || code == cli.Failed {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 	if s.Text() != start {
 		t.Errorf("the router is not as it was:\n%s", s.Text())
 	}
-	if out, code := s.run(t, "prove", "--server", "127.0.0.1:1", "--router", "ssh://nobody@127.0.0.1:1", "--wan", p.wan); code != exitPrecondition || !strings.Contains(out, "127.0.0.1:1") {
+	if out, code := s.run(t, "prove", "--server", "127.0.0.1:1", "--router", "ssh://nobody@127.0.0.1:1", "--wan", p.wan); code != cli.Precondition || !strings.Contains(out, "127.0.0.1:1") {
 		t.Errorf("a router that is not there: exit code %d: %s", code, out)
 	}
 }

@@ -1,5 +1,3 @@
-//go:build !omit_measure && !omit_lab
-
 package main
 
 import (
@@ -15,18 +13,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"unbloat/internal/await"
-	"unbloat/internal/lab"
-	"unbloat/internal/lab/labtest"
-	"unbloat/internal/lab/scenario"
-	"unbloat/internal/screen/screentest"
+	"unbloat/internal/show/cli"
+	"unbloat/lab"
+	"unbloat/lab/scenario"
+	"unbloat/testkit/await"
+	"unbloat/testkit/labtest"
 	"unbloat/unit"
 )
 
 // A person answers questions at a terminal.
 type person struct {
 	t    *testing.T
-	term *screentest.Terminal
+	term *await.Terminal
 	read int // how much of the output was read
 }
 
@@ -50,9 +48,9 @@ func (p *person) answers(question, answer string) {
 // the host.
 const transcriptMark = "transcript of a first use: "
 
-// documented compares the questions and commands with those in
+// asDocumented compares the questions and commands with those in
 // docs/first-use.md.
-func documented(t *testing.T, output string) {
+func asDocumented(t *testing.T, output string) {
 	t.Helper()
 	_, rest, found := strings.Cut(output, transcriptMark)
 	if !found {
@@ -94,7 +92,7 @@ func documented(t *testing.T, output string) {
 
 // TestFirstUse: `unbloat` without arguments, on a router's terminal, leads a
 // user from bufferbloat to a line without it, permanently. The answer "no"
-// undoes everything, and so does Ctrl-C, at once.
+// undoes everything, and so does Ctrl-C, at once (UNBLOAT_LONG=1).
 func TestFirstUse(t *testing.T) {
 	output, inside := labtest.Output(t, labtest.Options{Server: true, Scenario: &scenario.Scenario{
 		Name:  "first use",
@@ -102,7 +100,7 @@ func TestFirstUse(t *testing.T) {
 		Cases: []scenario.Case{{Name: "test", Router: scenario.Router{Mode: scenario.ModeNone}}},
 	}})
 	if !inside {
-		documented(t, output)
+		asDocumented(t, output)
 		return
 	}
 	queues := func() string {
@@ -113,8 +111,12 @@ func TestFirstUse(t *testing.T) {
 		return string(out)
 	}
 	before := queues()
-	for _, keep := range []string{"n", "\x03", ""} {
-		term := screentest.Open(t, 80, 24)
+	answers := []string{"n", ""}
+	if labtest.Long() {
+		answers = append([]string{"\x03"}, answers...)
+	}
+	for _, keep := range answers {
+		term := await.OpenTerminal(t, 80, 24)
 		cmd := exec.Command(labtest.Unbloat(), "--server", lab.Server())
 		cmd.Env = append(os.Environ(), "TERM=dumb", "UNBLOAT_STATE_DIR="+t.TempDir(), "HOME="+t.TempDir(), "UNBLOAT_STORE=")
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = term.TTY, term.TTY, term.TTY
@@ -134,7 +136,7 @@ func TestFirstUse(t *testing.T) {
 		err := cmd.Wait()
 		text := strings.ReplaceAll(term.Text(), "\r\n", "\n")
 		if keep == "\x03" {
-			if cmd.ProcessState.ExitCode() != exitFailed || !strings.Contains(text, "unbloat: interrupted; the change was undone") || queues() != before {
+			if cmd.ProcessState.ExitCode() != cli.Failed || !strings.Contains(text, "unbloat: interrupted; the change was undone") || queues() != before {
 				t.Errorf("Ctrl-C: %v, and it is\n%s\n%s", err, queues(), text)
 			}
 			continue

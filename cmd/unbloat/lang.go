@@ -1,5 +1,3 @@
-//go:build !omit_measure
-
 package main
 
 import (
@@ -8,7 +6,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"unbloat/internal/reason"
+	"unbloat/internal/show/cli"
+	"unbloat/reason"
 )
 
 // langFlag adds the flag that chooses the language of a table.
@@ -31,7 +30,7 @@ func language(command, tag string) (*reason.Language, error) {
 	}
 	l, ok := reason.Find(tag)
 	if !ok {
-		return nil, usageError("%s: --lang %q: must be %s", command, tag, strings.Join(languageTags(), " or "))
+		return nil, cli.UsageError("%s: --lang %q: must be %s", command, tag, strings.Join(languageTags(), " or "))
 	}
 	return l, nil
 }

@@ -1,5 +1,3 @@
-//go:build !omit_measure
-
 package main
 
 import (
@@ -13,10 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"unbloat/internal/plan"
-	"unbloat/internal/reason"
-	"unbloat/internal/tune"
-	"unbloat/internal/verdict"
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/cure/tune"
+	"unbloat/internal/measure/verdict"
+	"unbloat/internal/show/cli"
+	"unbloat/internal/show/report"
+	"unbloat/reason"
 	"unbloat/unit"
 )
 
@@ -76,12 +76,12 @@ func TestTablesInEveryLanguage(t *testing.T) {
 			"test":         func(b *bytes.Buffer) { printTest(b, l, aTest(310), 0) },
 			"test-invalid": func(b *bytes.Buffer) { printTest(b, l, spoilt(), 0) },
 			"tune": func(b *bytes.Buffer) {
-				if err := printTune(b, l, aTuning()); err != nil {
+				if err := report.TuningIn(b, l, aTuning()); err != nil {
 					t.Error(err)
 				}
 			},
 			"tune-good": func(b *bytes.Buffer) {
-				if err := printTune(b, l, &tune.Result{Before: aTest(2)}); err != nil {
+				if err := report.TuningIn(b, l, &tune.Result{Before: aTest(2)}); err != nil {
 					t.Error(err)
 				}
 			},
@@ -151,7 +151,7 @@ func TestLanguageIsChosen(t *testing.T) {
 			t.Errorf("%+v: %v, %v", c, l, err)
 		}
 	}
-	if _, _, code, err := runTestCommand(t, "--server", "127.0.0.1:1", "--lang", "tlh"); code != exitUsage || !strings.Contains(err.Error(), "en or de") {
+	if _, _, code, err := runTestCommand(t, "--server", "127.0.0.1:1", "--lang", "tlh"); code != cli.Usage || !strings.Contains(err.Error(), "en or de") {
 		t.Errorf("an unknown language: exit code %d, %v", code, err)
 	}
 }

@@ -1,5 +1,3 @@
-//go:build !omit_measure
-
 package main
 
 import (
@@ -17,7 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/verdict"
+	"unbloat/internal/measure/verdict"
+	"unbloat/internal/show/cli"
 )
 
 // leadFlags are the flags of `unbloat` without a command, which guides from a
@@ -39,7 +38,7 @@ func registerLead(root *cobra.Command) {
 	fs.StringVar(&f.lan, "lan", "", "without a command: `IF`, the interface towards the home")
 	listing := root.RunE
 	root.RunE = func(c *cobra.Command, args []string) error {
-		if len(args) > 0 || !f.yes && !(isTerminal(os.Stdin) && isTerminal(os.Stdout)) {
+		if len(args) > 0 || !f.yes && !(cli.IsTerminal(os.Stdin) && cli.IsTerminal(os.Stdout)) {
 			return listing(c, args)
 		}
 		return runLead(c, f)
@@ -81,12 +80,12 @@ func runLead(c *cobra.Command, f leadFlags) error {
 		return fmt.Errorf("make a folder for the results: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	l := &leader{leadFlags: f, ctx: c.Context(), in: c.InOrStdin(), out: fit(c.OutOrStdout(), terminalWidth(c.OutOrStdout())), exe: exe, dir: dir}
-	may, err := l.findRouter()
+	l := &leader{leadFlags: f, ctx: c.Context(), in: c.InOrStdin(), out: fit(c.OutOrStdout(), cli.TerminalWidth(c.OutOrStdout())), exe: exe, dir: dir}
+	obstacle, err := l.findRouter()
 	if err != nil {
 		return err
 	}
-	return l.end(l.guide(may))
+	return l.end(l.guide(obstacle))
 }
 
 // end takes back at once what was applied and is not kept, and says how the router is
@@ -103,8 +102,8 @@ func (l *leader) end(err error) error {
 	switch {
 	case errors.Is(err, errStopped):
 		err = nil
-	case undo == nil && (errors.Is(err, errInterrupted) || errors.Is(err, errNobody)):
-		err = &exitError{exitFailed, fmt.Errorf("%w; %s", err, left)}
+	case undo == nil && (errors.Is(err, cli.ErrInterrupted) || errors.Is(err, errNobody)):
+		err = cli.Exit(cli.Failed, fmt.Errorf("%w; %s", err, left))
 	}
 	return errors.Join(err, undo)
 }
@@ -122,7 +121,7 @@ func (l *leader) takeBack() (left string, err error) {
 	}
 	if err != nil {
 		later := errors.New("the change is not undone yet: the router undoes it by itself ten minutes after it was applied; `unbloat status` shows whether it has")
-		return "", errors.Join(err, &exitError{exitFailed, later})
+		return "", errors.Join(err, cli.Exit(cli.Failed, later))
 	}
 	return "the change was undone", nil
 }
@@ -136,7 +135,7 @@ func (l *leader) waits() (bool, error) {
 		} `json:"pending"`
 	}
 	if l.ctx.Err() != nil {
-		return false, errInterrupted
+		return false, cli.ErrInterrupted
 	}
 	if json.Unmarshal(text, &s) != nil { // status ends with 1 where something differs
 		return false, errors.Join(fmt.Errorf("look whether the change of %s still waits: status does not tell", l.wan), err)
@@ -149,8 +148,8 @@ func (l *leader) waits() (bool, error) {
 	return false, nil
 }
 
-// guide runs all steps. may is why the router cannot be changed from here, or nil.
-func (l *leader) guide(may error) error {
+// guide runs all steps. obstacle is why the router cannot be changed from here, or nil.
+func (l *leader) guide(obstacle error) error {
 	before, err := l.measure("before", "How bad is it? Measuring takes about 40 seconds and fills the line meanwhile.")
 	if err != nil {
 		return err
@@ -172,8 +171,8 @@ func (l *leader) guide(may error) error {
 	if err := l.must(plan...); err != nil {
 		return err
 	}
-	if may != nil {
-		l.say("To do it: %v.", may)
+	if obstacle != nil {
+		l.say("To do it: %v.", obstacle)
 		return nil
 	}
 	if err := l.goOn("Do it now? It is undone by itself after ten minutes unless you keep it.", true); err != nil {
@@ -216,7 +215,7 @@ func (l *leader) keepIfBetter(before *verdict.Test) (boot bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	better := code == exitDone && worstRise(after) < worstRise(before)
+	better := code == cli.Done && worstRise(after) < worstRise(before)
 	if keep, err := l.ask("Keep it?", better); err != nil {
 		return false, err
 	} else if !keep {
@@ -243,7 +242,7 @@ func (l *leader) tune(boot bool) error {
 		if boot {
 			args = append(args, "--persist")
 		}
-		if code, err := l.run(args...); err != nil || code != exitDone && code != exitNoBetter {
+		if code, err := l.run(args...); err != nil || code != cli.Done && code != cli.NoBetter {
 			return l.outcome(code, err)
 		}
 	}
@@ -262,9 +261,9 @@ func worstRise(t *verdict.Test) float64 {
 	return worst
 }
 
-// findRouter finds the router and its interface. may is the reason why it
-// cannot be changed from here, or nil.
-func (l *leader) findRouter() (may, err error) {
+// findRouter finds the router and its interface. obstacle is the reason why it
+// cannot be changed from here; nil: it can be.
+func (l *leader) findRouter() (obstacle, err error) {
 	f := routerFlags{targetFlags: targetFlags{router: l.router}, stateDir: stateDirOf(os.Getenv), preview: true}
 	r, err := f.open(l.ctx)
 	if err != nil {
@@ -348,7 +347,7 @@ func (l *leader) goOn(question string, usual bool) error {
 // ask returns the answer to a question; with --yes the usual one.
 func (l *leader) ask(question string, usual bool) (bool, error) {
 	if l.ctx.Err() != nil {
-		return false, errInterrupted
+		return false, cli.ErrInterrupted
 	}
 	in := l.in
 	if l.yes {
@@ -374,7 +373,7 @@ func (l *leader) must(args ...string) error { return l.outcome(l.run(args...)) }
 // reach runs a command that brings the change of the router so far.
 func (l *leader) reach(to change, args ...string) error {
 	code, err := l.run(args...)
-	if err == nil && code == exitDone {
+	if err == nil && code == cli.Done {
 		l.change = to // also if a signal came meanwhile
 	}
 	return l.outcome(code, err)
@@ -384,9 +383,9 @@ func (l *leader) reach(to change, args ...string) error {
 func (l *leader) outcome(code int, err error) error {
 	switch {
 	case l.ctx.Err() != nil:
-		return errInterrupted
-	case err == nil && code != exitDone:
-		return &exitError{code, nil}
+		return cli.ErrInterrupted
+	case err == nil && code != cli.Done:
+		return cli.Exit(code, nil)
 	}
 	return err
 }
@@ -410,7 +409,7 @@ func (l *leader) start(stdout io.Writer, args []string) (int, error) {
 	case errors.As(err, &exit) && exit.Exited():
 		return exit.ExitCode(), nil
 	case err != nil && !(l.ctx.Err() != nil && cmd.ProcessState != nil && cmd.ProcessState.Success()):
-		return exitFailed, fmt.Errorf("run unbloat %s: %w", args[0], err)
+		return cli.Failed, fmt.Errorf("run unbloat %s: %w", args[0], err)
 	}
-	return exitDone, nil
+	return cli.Done, nil
 }

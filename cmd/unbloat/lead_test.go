@@ -1,11 +1,10 @@
-//go:build !omit_measure && unix
+//go:build unix
 
 package main
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/await"
-	"unbloat/internal/screen/screentest"
-	"unbloat/internal/verdict"
+	"unbloat/internal/measure/verdict"
+	"unbloat/internal/show/cli"
+	"unbloat/testkit/await"
 )
 
 // commands is what stands for the program in tests of the guide: it notes each command,
@@ -67,7 +66,7 @@ func guide(t *testing.T, set string) *guided {
 	ctx, stop := context.WithCancel(t.Context())
 	in, keys := io.Pipe()
 	g.stop, g.keys = stop, keys
-	l := &leader{leadFlags: leadFlags{wan: "wan0"}, ctx: ctx, in: &inlet{ctx: ctx, file: in}, out: g.out, exe: filepath.Join(g.dir, "unbloat"), dir: g.dir}
+	l := &leader{leadFlags: leadFlags{wan: "wan0"}, ctx: ctx, in: cli.NewInlet(ctx, in), out: g.out, exe: filepath.Join(g.dir, "unbloat"), dir: g.dir}
 	go func() { g.done <- l.end(l.guide(nil)) }()
 	t.Cleanup(func() { stop(); keys.Close() })
 	return g
@@ -115,7 +114,7 @@ func TestSignalAtAQuestion(t *testing.T) {
 				g.keys.Close()
 			}
 			err := <-g.done
-			text, code := errorText(err), exitCode(err)
+			text, code := cli.ErrorText(err), cli.ExitCode(err)
 			where := fmt.Sprintf("%s at %q", how, question)
 			if g.has("waits") {
 				t.Errorf("%s: the change still waits: %s", where, text)
@@ -127,7 +126,7 @@ func TestSignalAtAQuestion(t *testing.T) {
 			case 5:
 				want = ""
 			}
-			if text != want || code != map[bool]int{true: exitDone, false: exitFailed}[want == ""] {
+			if text != want || code != map[bool]int{true: cli.Done, false: cli.Failed}[want == ""] {
 				t.Errorf("%s: exit code %d, %q, want %q", where, code, text, want)
 			}
 			if undone := g.ran("revert"); undone != map[bool]int{true: 1}[at >= 2 && at <= 4] || g.has("kept") != (at == 5) || g.ran("tune") > 0 {
@@ -154,7 +153,7 @@ func TestGuideSaysWhatIsTrue(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(g.dir, "told"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if text := errorText(<-g.done); text != "interrupted; the change was undone" || g.has("waits") {
+		if text := cli.ErrorText(<-g.done); text != "interrupted; the change was undone" || g.has("waits") {
 			t.Errorf("%q, waits %v", text, g.has("waits"))
 		}
 	})
@@ -163,7 +162,7 @@ func TestGuideSaysWhatIsTrue(t *testing.T) {
 		answer(g, 3)
 		g.until(questions[3])
 		g.stop()
-		text := errorText(<-g.done)
+		text := cli.ErrorText(<-g.done)
 		if !strings.HasPrefix(text, "interrupted\n") || !strings.Contains(text, "is not undone yet") || strings.Contains(text, "was undone") {
 			t.Errorf("%q", text)
 		}
@@ -193,29 +192,11 @@ func TestGuideSaysWhatIsTrue(t *testing.T) {
 		g := guide(t, "GONE")
 		answer(g, 6)
 		err := <-g.done
-		if text := errorText(err); exitCode(err) != exitFailed || !strings.Contains(text, "run unbloat tune") {
-			t.Errorf("exit code %d, %q", exitCode(err), text)
+		if text := cli.ErrorText(err); cli.ExitCode(err) != cli.Failed || !strings.Contains(text, "run unbloat tune") {
+			t.Errorf("exit code %d, %q", cli.ExitCode(err), text)
 		}
 		_ = err.Error() // does not panic
 	})
-}
-
-// All that went wrong is printed, but for what has been printed.
-func TestErrorText(t *testing.T) {
-	plain, told := errors.New("plain"), &exitError{exitNoBetter, nil}
-	for want, err := range map[string]error{
-		"":               errors.Join(nil, told),
-		"plain":          errors.Join(plain, told),
-		"plain\ncoded":   errors.Join(plain, &exitError{exitUsage, errors.New("coded")}),
-		"coded\nplain":   &exitError{exitUsage, errors.Join(errors.New("coded"), plain)},
-		"a: coded":       fmt.Errorf("a: %w", &exitError{exitUsage, errors.New("coded")}),
-		"a: plain, b":    fmt.Errorf("a: %w, %w", plain, errors.New("b")),
-		"exit code 3: x": fmt.Errorf("%w: x", told),
-	} {
-		if got := errorText(err); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
 }
 
 // A signal ends every wait for standard input, at once and as a failure: at a question
@@ -248,12 +229,12 @@ func TestSignalEndsReading(t *testing.T) {
 		return cmd.ProcessState.ExitCode()
 	}
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
-		term := screentest.Open(t, 80, 24)
+		term := await.OpenTerminal(t, 80, 24)
 		code := run(signal, term.TTY, term.TTY, func() {
 			await.Until(t, 20*time.Second, "the question", func() bool { return strings.HasSuffix(term.Text(), questions[0]) })
 		}, "--wan", "wan")
 		await.True(5*time.Second, func() bool { return strings.Contains(term.Text(), "unbloat: ") })
-		if code != exitFailed || !strings.Contains(term.Text(), "unbloat: interrupted; nothing was changed") {
+		if code != cli.Failed || !strings.Contains(term.Text(), "unbloat: interrupted; nothing was changed") {
 			t.Errorf("%v at a question: exit code %d: %q", signal, code, term.Text())
 		}
 	}
@@ -270,7 +251,7 @@ func TestSignalEndsReading(t *testing.T) {
 		}, args...)
 		in.Close()
 		feed.Close()
-		if code != exitFailed || !strings.Contains(out.String(), "interrupted") {
+		if code != cli.Failed || !strings.Contains(out.String(), "interrupted") {
 			t.Errorf("%v: exit code %d: %q", args, code, out)
 		}
 	}

@@ -1,11 +1,9 @@
-//go:build !omit_daemon
-
 package main
 
 import (
 	"sync"
 
-	"unbloat/internal/netio"
+	"unbloat/internal/measure/netio"
 )
 
 // lineCounter returns what reads the bytes of an interface of this machine.

@@ -1,24 +1,27 @@
-//go:build !omit_measure && !omit_tui
+//go:build !router
 
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"unbloat/internal/daemon"
-	"unbloat/internal/live"
-	"unbloat/internal/platform"
-	"unbloat/internal/reason"
-	"unbloat/internal/report"
-	"unbloat/internal/screen"
+	"unbloat/internal/cure/platform"
+	"unbloat/internal/keep/daemon"
+	"unbloat/internal/show/cli"
+	"unbloat/internal/show/report"
+	"unbloat/internal/show/store"
+	"unbloat/internal/show/terminal"
+	"unbloat/reason"
 )
 
 // lineFlags say which line's history is meant.
@@ -53,6 +56,46 @@ func (f *lineFlags) read(ctx context.Context, wan, store string, from, to time.T
 	return f.readFile(ctx, wan, store, from, to)
 }
 
+// readFile reads what a line did from a file: the one that is named, or else the
+// daemon's own.
+func (f *lineFlags) readFile(ctx context.Context, wan, file string, from, to time.Time) (h daemon.History, err error) {
+	if file == "" {
+		c, err := daemon.Load(ctx, daemonConfig, nil)
+		if err != nil || c.History == "" {
+			return h, &platform.PreconditionError{Doing: "history: show the line", What: "no daemon runs here, which knows it", Remedy: "start it (docs/daemon.md), or name its file with --store"}
+		}
+		file = c.History
+	}
+	if wan, err = f.onlyLine(ctx, wan, file); err != nil {
+		return h, err
+	}
+	return daemon.ReadHistory(ctx, lineArchive{}, file, wan, f.router, from, to, 0)
+}
+
+// onlyLine returns the line that is meant: the only one, if none is named.
+func (f *lineFlags) onlyLine(ctx context.Context, wan, file string) (string, error) {
+	if wan != "" {
+		return wan, nil
+	}
+	s, err := store.OpenExisting(ctx, file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", &platform.PreconditionError{Doing: "history: show the line", What: "nothing was written to " + file + " yet", Remedy: "wait five minutes: the daemon writes that often"}
+	}
+	if err != nil {
+		return "", storeError(err)
+	}
+	wans, err := s.LineWANs(ctx)
+	switch err = errors.Join(err, s.Close()); {
+	case err != nil:
+		return "", storeError(err)
+	case len(wans) == 1:
+		return wans[0], nil
+	case len(wans) > 1:
+		return "", cli.UsageError("history: --line: there are several lines (%q); say which with --wan", wans)
+	}
+	return "", nil
+}
+
 // showLine draws what a line did.
 func (f *historyFlags) showLine(c *cobra.Command, now time.Time) error {
 	words, err := language("history", f.lang)
@@ -62,7 +105,7 @@ func (f *historyFlags) showLine(c *cobra.Command, now time.Time) error {
 	from := now.Add(-usualLine)
 	if f.since != "" {
 		if from, err = parseSince(f.since, now); err != nil {
-			return usageError("history: --since %w", err)
+			return cli.UsageError("history: --since %w", err)
 		}
 	}
 	h, err := f.read(c.Context(), f.wan, f.file, from, now)
@@ -79,15 +122,15 @@ func (f *historyFlags) showLine(c *cobra.Command, now time.Time) error {
 }
 
 // drawLine draws what a line did, as wide as the terminal.
-func drawLine(out io.Writer, words *reason.Language, p live.Past) error {
+func drawLine(out io.Writer, words *reason.Language, p terminal.Past) error {
 	const wide, most = 80, 160
-	o := screen.OptionsOf(os.Getenv)
+	o := terminal.OptionsOf(os.Getenv)
 	o.Width = wide
-	w := terminalWidth(out)
+	w := cli.TerminalWidth(out)
 	if w > 0 {
 		o.Width = min(w, most)
 	}
-	_, err := fmt.Fprintln(raw(out), live.DrawPast(words, p, o, w > 0)) // with colours; the canvas lets no other sequence through
+	_, err := fmt.Fprintln(cli.Raw(out), terminal.DrawPast(words, p, o, w > 0)) // with colours; the canvas lets no other sequence through
 	return err
 }
 
@@ -99,12 +142,12 @@ func printLine(out io.Writer, l *report.Line) error {
 }
 
 // pastOf returns a history as the view takes it.
-func pastOf(h daemon.History, from, to time.Time) live.Past {
-	p := live.Past{Name: nameOfWAN(daemon.WANStatus{WAN: h.WAN, Router: h.Router}), From: from.Local(), To: to.Local(), Step: time.Duration(h.Step) * time.Second}
+func pastOf(h daemon.History, from, to time.Time) terminal.Past {
+	p := terminal.Past{Name: daemon.WANStatus{WAN: h.WAN, Router: h.Router}.Name(), From: from.Local(), To: to.Local(), Step: time.Duration(h.Step) * time.Second}
 	for i, ms := range h.At {
-		at := live.PastStep{At: time.UnixMilli(ms)}
+		at := terminal.PastStep{At: time.UnixMilli(ms)}
 		for d, w := range [2]daemon.HistoryWay{h.Down, h.Up} {
-			at.Way[d] = live.PastWay{Rate: w.Rate[i], Capacity: w.Capacity[i], Carried: w.Carried[i], DelayMs: pastDelay(w.Delay[i]), MostMs: pastDelay(w.DelayMax[i])}
+			at.Way[d] = terminal.PastWay{Rate: w.Rate[i], Capacity: w.Capacity[i], Carried: w.Carried[i], DelayMs: pastDelay(w.Delay[i]), MostMs: pastDelay(w.DelayMax[i])}
 		}
 		p.Steps = append(p.Steps, at)
 	}

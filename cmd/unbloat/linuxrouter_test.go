@@ -9,9 +9,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	kept "unbloat/internal/daemon/config"
-	"unbloat/internal/platform/fake"
-	"unbloat/internal/platform/linux"
+	"unbloat/internal/cure/platform/linux"
+	kept "unbloat/internal/keep/config"
+	"unbloat/internal/show/cli"
+	"unbloat/testkit/fake"
 )
 
 // newLinux returns a Linux router in memory whose programs are in PATH, used by
@@ -52,21 +53,21 @@ func TestNoAQM(t *testing.T) {
 	start := s.Text()
 	rates := []string{"--down", "20mbit", "--up", "4mbit", "--wan", "wan", "--lan", "lan"}
 	apply := append([]string{"apply", "--yes"}, rates...)
-	out := s.wants(t, exitPrecondition, "no cake (module sch_cake) and no fq_codel (module sch_fq_codel)", apply...)
+	out := s.wants(t, cli.Precondition, "no cake (module sch_cake) and no fq_codel (module sch_fq_codel)", apply...)
 	for _, says := range []string{"apt-get install linux-modules-extra-", "--aqm fifo"} {
 		if !strings.Contains(out, says) {
 			t.Errorf("it does not say %q: %s", says, out)
 		}
 	}
-	s.wants(t, exitPrecondition, "no cake (module sch_cake)", append(apply, "--aqm", "cake")...)
-	s.wants(t, exitPrecondition, "no-aqm", "doctor", "--json", "--wan", "wan")
+	s.wants(t, cli.Precondition, "no cake (module sch_cake)", append(apply, "--aqm", "cake")...)
+	s.wants(t, cli.Precondition, "no-aqm", "doctor", "--json", "--wan", "wan")
 	if s.Text() != start {
 		t.Error("it was changed all the same")
 	}
-	s.wants(t, exitDone, "bfifo", append(apply, "--aqm", "fifo")...)
-	s.wants(t, exitDone, "as it was before", "revert")
+	s.wants(t, cli.Done, "bfifo", append(apply, "--aqm", "fifo")...)
+	s.wants(t, cli.Done, "as it was before", "revert")
 	f.Kernel.Missing = []string{"cake"}
-	s.wants(t, exitDone, "fq_codel", apply...)
+	s.wants(t, cli.Done, "fq_codel", apply...)
 }
 
 // TestContradictoryPlan: a plan file that says two things is refused before anything is
@@ -75,7 +76,7 @@ func TestContradictoryPlan(t *testing.T) {
 	s, _ := newLinux(t)
 	out, code := s.run(t, "plan", "--down", "20mbit", "--up", "4mbit", "--wan", "wan", "--lan", "lan", "--json", "--for", "linux")
 	var text string
-	if text = out[strings.Index(out, "{"):]; code != exitDone {
+	if text = out[strings.Index(out, "{"):]; code != cli.Done {
 		t.Fatal(out)
 	}
 	start, file := s.Text(), filepath.Join(t.TempDir(), "plan.json")
@@ -89,7 +90,7 @@ func TestContradictoryPlan(t *testing.T) {
 		if err := os.WriteFile(file, []byte(strings.Replace(text, c[0], c[1], 1)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		out := s.wants(t, exitUsage, c[2], "apply", file, "--yes")
+		out := s.wants(t, cli.Usage, c[2], "apply", file, "--yes")
 		if strings.ContainsAny(out, "\x1b\u202e") || strings.Contains(out, "\nunbloat: Applied") {
 			t.Errorf("it prints what is in the file: %q", out)
 		}
@@ -107,47 +108,47 @@ func TestDrift(t *testing.T) {
 	}
 	s, _ := newLinux(t)
 	again := "unbloat apply --again --yes --wan wan"
-	s.wants(t, exitPrecondition, "nothing was kept here", "apply", "--again", "--yes")
-	s.wants(t, exitDone, "Applied to wan", "apply", "--yes", "--shape-down", "20mbit", "--shape-up", "4mbit", "--wan", "wan", "--lan", "lan", "--aqm", "fq_codel")
+	s.wants(t, cli.Precondition, "nothing was kept here", "apply", "--again", "--yes")
+	s.wants(t, cli.Done, "Applied to wan", "apply", "--yes", "--shape-down", "20mbit", "--shape-up", "4mbit", "--wan", "wan", "--lan", "lan", "--aqm", "fq_codel")
 	applied := s.Text()
-	s.wants(t, exitUsage, "--again", "apply", "--again", "--shape-up", "4mbit")
+	s.wants(t, cli.Usage, "--again", "apply", "--again", "--shape-up", "4mbit")
 	mended := func(args ...string) {
 		t.Helper()
-		s.wants(t, exitDone, "Applied to wan", append([]string{"apply", "--again", "--yes"}, args...)...)
-		s.wants(t, exitDone, "", "status")
-		s.wants(t, exitDone, "nothing was run", "apply", "--again", "--yes", "--wan", "wan")
+		s.wants(t, cli.Done, "Applied to wan", append([]string{"apply", "--again", "--yes"}, args...)...)
+		s.wants(t, cli.Done, "", "status")
+		s.wants(t, cli.Done, "nothing was run", "apply", "--again", "--yes", "--wan", "wan")
 		if got := s.Text(); got != applied {
 			t.Errorf("mended, it is\n%s\nit was\n%s", got, applied)
 		}
 	}
-	if out := s.wants(t, exitDone, "kept at", "status"); strings.Contains(out, "WARNING") {
+	if out := s.wants(t, cli.Done, "kept at", "status"); strings.Contains(out, "WARNING") {
 		t.Errorf("nobody touched it:\n%s", out)
 	}
 	s.byHand(t, "tc qdisc del dev wan root")
 	for _, says := range []string{"wan: qdisc htb b10a: is missing", "To put it back: " + again, "what is there is not what was applied; put it back with: " + again} {
-		s.wants(t, exitFailed, says, "status")
+		s.wants(t, cli.Failed, says, "status")
 	}
-	s.wants(t, exitFailed, `"mend":"`+again, "status", "--json")
-	s.wants(t, exitPrecondition, "wan: qdisc htb b10a: is missing", "doctor", "--wan", "wan", "--lan", "lan")
-	s.wants(t, exitDone, "is not what was applied", "why", "udp 10.1.0.2:5004 > 203.0.113.9:5004")
+	s.wants(t, cli.Failed, `"mend":"`+again, "status", "--json")
+	s.wants(t, cli.Precondition, "wan: qdisc htb b10a: is missing", "doctor", "--wan", "wan", "--lan", "lan")
+	s.wants(t, cli.Done, "is not what was applied", "why", "udp 10.1.0.2:5004 > 203.0.113.9:5004")
 	mended("--wan", "wan")
 
 	s.byHand(t, "ip link del dev ifb4wan")
-	s.wants(t, exitFailed, "ifb4wan: the device is missing", "status")
+	s.wants(t, cli.Failed, "ifb4wan: the device is missing", "status")
 	mended()
 
 	s.byHand(t, "ethtool -K wan generic-segmentation-offload on")
-	s.wants(t, exitFailed, "generic-segmentation-offload is on, not off", "status")
+	s.wants(t, cli.Failed, "generic-segmentation-offload is on, not off", "status")
 	mended()
 
 	s.byHand(t, "tc qdisc del dev wan root")
 	s.byHand(t, "tc qdisc add dev wan root handle 8001: tbf rate 3mbit burst 5000 limit 30000")
-	s.wants(t, exitFailed, again+" --replace", "status")
-	s.wants(t, exitPrecondition, "--replace", "apply", "--again", "--yes")
-	s.wants(t, exitDone, "Applied to wan", "apply", "--again", "--yes", "--replace")
-	s.wants(t, exitDone, "", "status")
+	s.wants(t, cli.Failed, again+" --replace", "status")
+	s.wants(t, cli.Precondition, "--replace", "apply", "--again", "--yes")
+	s.wants(t, cli.Done, "Applied to wan", "apply", "--again", "--yes", "--replace")
+	s.wants(t, cli.Done, "", "status")
 
-	s.wants(t, exitPrecondition, "there is no such interface; name one of wan, lan", "status", "--wan", "nope")
+	s.wants(t, cli.Precondition, "there is no such interface; name one of wan, lan", "status", "--wan", "nope")
 }
 
 // TestInterfaceNames: an interface may be called by any of its names, also in a plan that
@@ -159,17 +160,17 @@ func TestInterfaceNames(t *testing.T) {
 	start := s.Text()
 	rates := []string{"--shape-down", "20mbit", "--shape-up", "4mbit"}
 	apply := append([]string{"apply", "--yes", "--wan", "enp9s0f1", "--lan", "home0"}, rates...)
-	s.wants(t, exitDone, "Applied to wan", apply...)
+	s.wants(t, cli.Done, "Applied to wan", apply...)
 	applied := s.Text()
-	s.wants(t, exitDone, "wan", "status", "--wan", "averyverylongname0")
-	s.wants(t, exitDone, "wan is as it was before", "revert", "--wan", "enp9s0f1")
+	s.wants(t, cli.Done, "wan", "status", "--wan", "averyverylongname0")
+	s.wants(t, cli.Done, "wan is as it was before", "revert", "--wan", "enp9s0f1")
 	file := filepath.Join(t.TempDir(), "plan.json")
-	out := s.wants(t, exitDone, `"wan": "enp9s0f1"`, "plan", "--wan", "enp9s0f1", "--lan", "home0", "--down", "20mbit", "--up", "4mbit", "--json")
+	out := s.wants(t, cli.Done, `"wan": "enp9s0f1"`, "plan", "--wan", "enp9s0f1", "--lan", "home0", "--down", "20mbit", "--up", "4mbit", "--json")
 	if err := os.WriteFile(file, []byte(out), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.wants(t, exitDone, "Applied to wan", "apply", "--yes", file)
-	s.wants(t, exitDone, "wan is as it was before", "revert")
+	s.wants(t, cli.Done, "Applied to wan", "apply", "--yes", file)
+	s.wants(t, cli.Done, "wan is as it was before", "revert")
 	if s.Text() != start || applied == start {
 		t.Errorf("reverted, it is\n%s\nbefore:\n%s", s.Text(), start)
 	}
@@ -188,24 +189,24 @@ func TestMultiqueue(t *testing.T) {
 	for _, by := range []string{"tc qdisc add dev wan root handle 1: mq", "tc qdisc add dev wan parent 1:2 handle 12: fq_codel limit 900 flows 512 quantum 300"} {
 		s.byHand(t, by)
 		start := s.Text()
-		s.wants(t, exitDone, "Applied to wan", apply...)
-		s.wants(t, exitDone, "as it was before", "revert")
+		s.wants(t, cli.Done, "Applied to wan", apply...)
+		s.wants(t, cli.Done, "as it was before", "revert")
 		if s.Text() != start {
 			t.Errorf("%s: reverted, it is\n%s\nbefore:\n%s", by, s.Text(), start)
 		}
 	}
 	s.byHand(t, "tc qdisc add dev wan parent 1:3 handle 13: tbf rate 3mbit burst 5000 limit 30000")
 	start := s.Text()
-	s.wants(t, exitPrecondition, "--replace", apply...)
-	s.wants(t, exitDone, "Applied to wan", append(apply, "--replace")...)
-	s.wants(t, exitDone, "as it was before", "revert")
+	s.wants(t, cli.Precondition, "--replace", apply...)
+	s.wants(t, cli.Done, "Applied to wan", append(apply, "--replace")...)
+	s.wants(t, cli.Done, "as it was before", "revert")
 	f.Kernel.Missing = []string{"unshare"}
 	for _, args := range [][]string{apply, append(apply, "--replace")} {
-		if out := s.wants(t, exitPrecondition, "it could not be put back exactly", args...); strings.Contains(out, "--replace") {
+		if out := s.wants(t, cli.Precondition, "it could not be put back exactly", args...); strings.Contains(out, "--replace") {
 			t.Errorf("it advises what is refused: %s", out)
 		}
 	}
-	if out := s.wants(t, exitPrecondition, "it could not be put back exactly", "doctor", "--json", "--wan", "wan"); strings.Contains(out, "--replace") {
+	if out := s.wants(t, cli.Precondition, "it could not be put back exactly", "doctor", "--json", "--wan", "wan"); strings.Contains(out, "--replace") {
 		t.Errorf("doctor advises what is refused: %s", out)
 	}
 	if s.Text() != start {
@@ -219,7 +220,7 @@ func TestGuess(t *testing.T) {
 	s, f := newLinux(t)
 	f.Kernel.Missing = []string{"cake"}
 	preview := []string{"apply", "--dry-run", "--shape-down", "20mbit", "--shape-up", "4mbit", "--wan", "wan", "--lan", "lan"}
-	if out := s.wants(t, exitDone, "fq_codel", preview...); strings.Contains(out, "guess") {
+	if out := s.wants(t, cli.Done, "fq_codel", preview...); strings.Contains(out, "guess") {
 		t.Errorf("root's preview: %s", out)
 	}
 	unshare := f.Tools["unshare"]
@@ -229,16 +230,66 @@ func TestGuess(t *testing.T) {
 		return "", errors.New("unshare: unshare failed: Operation not permitted")
 	}}
 	s.Unlock()
-	out := s.wants(t, exitDone, "This is a guess: what the kernel has could not be tried", preview...)
+	out := s.wants(t, cli.Done, "This is a guess: what the kernel has could not be tried", preview...)
 	if !strings.Contains(out, "cake") || !strings.Contains(out, "Operation not permitted") {
 		t.Errorf("it assumes no CAKE, or does not say why it guesses: %s", out)
 	}
-	s.wants(t, exitDone, `"guess":"what the kernel has`, append(preview, "--json")...)
-	s.wants(t, exitPrecondition, "this user may not configure the network", append([]string{"apply", "--yes"}, preview[2:]...)...)
+	s.wants(t, cli.Done, `"guess":"what the kernel has`, append(preview, "--json")...)
+	s.wants(t, cli.Precondition, "this user may not configure the network", append([]string{"apply", "--yes"}, preview[2:]...)...)
 	s.Lock()
 	f.Tools["unshare"] = unshare
 	s.Unlock()
-	s.wants(t, exitDone, "This is a guess: this user may neither", preview...)
+	s.wants(t, cli.Done, "This is a guess: this user may neither", preview...)
+}
+
+// TestRatesInDoubt: apply says what it leaves unshaped, and which rates are hardly those of a
+// line; doctor takes the rates of what is in force.
+func TestRatesInDoubt(t *testing.T) {
+	s, _ := newLinux(t)
+	line := []string{"--wan", "wan", "--lan", "lan"}
+	preview := append([]string{"apply", "--dry-run"}, line...)
+	s.wants(t, cli.Done, "Note: the upload of wan is not shaped; --up RATE says what it carries.", append(preview, "--down", "30mbit")...)
+	if out := s.wants(t, cli.Done, "", append(preview, "--down", "30mbit", "--up", "5mbit")...); strings.Contains(out, "Note:") {
+		t.Errorf("it doubts a usual line: %s", out)
+	}
+	s.wants(t, cli.Done, "Note: 28.5 Mbit/s up and 4.50 Mbit/s down may be swapped", append(preview, "--down", "5mbit", "--up", "30mbit")...)
+	s.wants(t, cli.Done, "may have the wrong unit", append(preview, "--down", "30gbit", "--up", "5mbit")...)
+	s.wants(t, cli.Done, "kept", append([]string{"apply", "--yes", "--down", "30mbit", "--up", "5mbit"}, line...)...)
+	if out := s.wants(t, cli.Done, "", append([]string{"doctor"}, line...)...); strings.Contains(out, "no rate was given") {
+		t.Errorf("doctor asks for rates that are in force: %s", out)
+	}
+}
+
+// TestChangedElsewhere: where nothing was changed on this machine, status and revert name
+// the routers that were changed from it.
+func TestChangedElsewhere(t *testing.T) {
+	s, _ := newLinux(t)
+	for _, address := range []string{"ssh://root@192.168.1.1", "ssh://me@[2001:db8::1]:2222", "opnsense+https://192.168.1.2"} {
+		dir := filepath.Join(s.state, journalName(address))
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "wan.committed.json"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range []string{"status", "revert"} {
+			s.wants(t, cli.Done, "From here "+address+" was changed: unbloat "+command+" --router "+address+"\n", command)
+		}
+	}
+}
+
+// TestStatusSaysItFirst: status begins with a sentence; what queues have counted is for
+// --verbose.
+func TestStatusSaysItFirst(t *testing.T) {
+	s, _ := newLinux(t)
+	s.wants(t, cli.Done, "kept", "apply", "--yes", "--down", "30mbit", "--up", "5mbit", "--wan", "wan", "--lan", "lan")
+	first := "wan is shaped: download limited to 27.0 Mbit/s, upload limited to 4.75 Mbit/s. It was changed by unbloat, kept at "
+	for command, counted := range map[string]bool{"status": false, "status --verbose": true} {
+		out := s.wants(t, cli.Done, "unbloat's", strings.Fields(command)...)
+		if !strings.HasPrefix(out, first) || strings.Contains(out, " packets, ") != counted {
+			t.Errorf("%s says\n%s", command, out)
+		}
+	}
 }
 
 // TestBeforeLoad: conditions that would stop tune and prove are found before
@@ -275,25 +326,25 @@ func TestBeforeLoad(t *testing.T) {
 		}
 	}
 	for _, command := range [][]string{tune, prove} {
-		wants(exitPrecondition, "the loopback leads to this machine itself", append(command, "--wan", "lo")...)
-		wants(exitPrecondition, "there is no such interface", append(command, "--wan", "nope")...)
-		wants(exitPrecondition, "congestion control", append(command, "--cc", "no-such-control")...)
+		wants(cli.Precondition, "the loopback leads to this machine itself", append(command, "--wan", "lo")...)
+		wants(cli.Precondition, "there is no such interface", append(command, "--wan", "nope")...)
+		wants(cli.Precondition, "congestion control", append(command, "--cc", "no-such-control")...)
 	}
-	wants(exitUsage, "no such file or directory", append(tune, "--report", nowhere)...)
-	wants(exitUsage, "is a directory", append(tune, "--report", folder)...)
-	wants(exitUsage, "no such file or directory", "test", "--server", l.Addr().String(), "-o", nowhere)
-	wants(exitPrecondition, "congestion control", "test", "--server", l.Addr().String(), "--cc", "no-such-control")
+	wants(cli.Usage, "no such file or directory", append(tune, "--report", nowhere)...)
+	wants(cli.Usage, "is a directory", append(tune, "--report", folder)...)
+	wants(cli.Usage, "no such file or directory", "test", "--server", l.Addr().String(), "-o", nowhere)
+	wants(cli.Precondition, "congestion control", "test", "--server", l.Addr().String(), "--cc", "no-such-control")
 	s.Lock()
 	f.Kernel.Missing = []string{"cake", "fq_codel"}
 	s.Unlock()
 	for _, command := range [][]string{tune, prove} {
-		wants(exitPrecondition, "module sch_cake", command...)
+		wants(cli.Precondition, "module sch_cake", command...)
 	}
 	s.Lock()
 	f.Kernel.Missing, f.Files["/proc/self/status"] = nil, "CapEff:\t0000000000000000\n"
 	s.Unlock()
 	for _, command := range [][]string{tune, prove} {
-		wants(exitPrecondition, "this user may not configure the network", command...)
+		wants(cli.Precondition, "this user may not configure the network", command...)
 	}
 	if n := heard.Load(); n > 0 {
 		t.Errorf("the server was asked %d times", n)
@@ -302,7 +353,7 @@ func TestBeforeLoad(t *testing.T) {
 	f.Files["/proc/self/status"] = "CapEff:\t000001ffffffffff\n"
 	s.Unlock()
 	for _, command := range [][]string{tune, prove} {
-		wants(exitPrecondition, "no test server answers", command...) // the server closes the connection
+		wants(cli.Precondition, "no test server answers", command...) // the server closes the connection
 	}
 	if heard.Load() == 0 {
 		t.Error("nothing was in the way any more, and yet the server was not asked")

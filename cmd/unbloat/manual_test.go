@@ -1,5 +1,3 @@
-//go:build !omit_manual && !omit_lab && !omit_measure
-
 package main
 
 import (
@@ -8,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"unbloat/internal/show/cli"
 )
 
 // TestManual: every command that help lists has a manual page in which mandoc
@@ -15,7 +15,7 @@ import (
 func TestManual(t *testing.T) {
 	write := func(env ...string) string {
 		dir := filepath.Join(t.TempDir(), "man1")
-		if code, out, errs := ran(t, append(env, asProgram+"=1", "SOURCE_DATE_EPOCH=1700000000"), os.Args[0], "manual", dir); code != exitDone || out+errs != "" {
+		if code, out, errs := ran(t, append(env, asProgram+"=1", "SOURCE_DATE_EPOCH=1700000000"), os.Args[0], "manual", dir); code != cli.Done || out+errs != "" {
 			t.Fatalf("exit code %d, %q, %q", code, out, errs)
 		}
 		return dir
@@ -25,7 +25,7 @@ func TestManual(t *testing.T) {
 	if err != nil || len(pages) < 25 {
 		t.Fatalf("%q, %v", pages, err)
 	}
-	for _, name := range []string{"unbloat.1", "unbloat-plan.1", "unbloat-lab-run.1"} {
+	for _, name := range []string{"unbloat.1", "unbloat-plan.1", "unbloat-test.1"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || !strings.Contains(string(text), "2023-11-14") {
 			t.Errorf("%s: %v: %.200s", name, err, text)

@@ -1,5 +1,3 @@
-//go:build !omit_daemon
-
 package main
 
 import (
@@ -14,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/apply"
-	kept "unbloat/internal/daemon/config"
-	"unbloat/internal/plan"
-	"unbloat/internal/platform/fake"
-	"unbloat/internal/platform/openwrt"
+	"unbloat/internal/cure/apply"
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/cure/platform/openwrt"
+	kept "unbloat/internal/keep/config"
+	"unbloat/testkit/fake"
 	"unbloat/unit"
 )
 
@@ -34,6 +32,11 @@ func newOpenWrt(t *testing.T) openWrt { return openWrt{fake.NewOpenWrt(), t.Temp
 func (o openWrt) open(t *testing.T, f routerFlags) *router {
 	t.Helper()
 	f.stateDir = o.state
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Tools[self] = o.Tools["unbloat"] // the engine calls the program by its path
 	r := &router{driver: openwrt.Driver(), runner: o, Close: func() {}}
 	if err := f.chooseWay(r); err != nil {
 		t.Fatal(err)
@@ -152,12 +155,12 @@ func TestMendBesideSQM(t *testing.T) {
 }
 
 // TestWithoutUnshare: OpenWrt has no unshare(1) by default, so the kernel can't be tried. One that takes
-// no rules gets no classes, and is shaped; the others get those that they can have.
+// no BPF program gets no classes, and is shaped; the others need no nft(8) for them.
 func TestWithoutUnshare(t *testing.T) {
 	for _, c := range []struct {
 		missing  []string
 		up, down bool // classes
-	}{{nil, true, true}, {[]string{"nft"}, false, false}, {[]string{"ctinfo"}, true, false}} {
+	}{{nil, true, true}, {[]string{"nft"}, true, true}, {[]string{"bpf"}, false, false}} {
 		o := newOpenWrt(t)
 		o.Kernel.Missing = c.missing
 		r := o.open(t, routerFlags{targetFlags: targetFlags{ownTC: true}})

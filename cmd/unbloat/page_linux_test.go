@@ -1,5 +1,3 @@
-//go:build !omit_daemon && !omit_ui
-
 package main
 
 import (
@@ -16,11 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/await"
-	"unbloat/internal/daemon"
-	"unbloat/internal/daemon/keep"
-	"unbloat/internal/lab/labtest"
-	"unbloat/web/webscript"
+	"unbloat/internal/keep/daemon"
+	"unbloat/internal/keep/supervise"
+	"unbloat/testkit/await"
+	"unbloat/testkit/labtest"
 )
 
 // A pageRun is what web/ui/test/real.mjs has found on a daemon's page.
@@ -51,7 +48,7 @@ func newPageHome(t *testing.T, top, ui string) *pageHome {
 		t.Fatal(err)
 	}
 	_, log := h.daemon(t, h.config)
-	await.Until(t, 2*time.Minute, "the daemon to apply its configuration", func() bool { return h.kept(t.Context()).State == keep.InPlace })
+	await.Until(t, 2*time.Minute, "the daemon to apply its configuration", func() bool { return h.kept(t.Context()).State == supervise.InPlace })
 	out, code := h.run(t, "ui", "token", "--json")
 	var at struct{ daemon.Page }
 	if err := json.Unmarshal([]byte(out), &at); err != nil || code != 0 || len(at.URLs) == 0 || at.Token == "" {
@@ -70,7 +67,7 @@ func (h *pageHome) browse(t *testing.T, o map[string]any) pageRun {
 		t.Fatal(err)
 	}
 	var f pageRun
-	if err := json.Unmarshal(webscript.Run(t, 10*time.Minute, "real", h.url, string(text)), &f); err != nil {
+	if err := json.Unmarshal(await.WebScript(t, 10*time.Minute, "real", h.url, string(text)), &f); err != nil {
 		t.Fatal(err)
 	}
 	if len(f.Errors)+len(f.Axe)+len(f.Spills)+len(f.Faint)+len(f.Unnamed)+len(f.Small) > 0 {
@@ -139,7 +136,7 @@ func TestPageOfDaemon(t *testing.T) {
 	if err != nil || !strings.Contains(string(written), "up = \"8 Mbit/s\" # sold") || !strings.HasSuffix(string(written), "[[schedule]]\ndo = \"test\"\nwan = \""+h.wan+"\"\nat = \"03:30\"\n") {
 		t.Errorf("%v: the configuration is\n%s", err, written)
 	}
-	if h.Text() == before || h.kept(t.Context()).State != keep.InPlace {
+	if h.Text() == before || h.kept(t.Context()).State != supervise.InPlace {
 		t.Errorf("the router is %v\n%s", h.kept(t.Context()), h.Text())
 	}
 }

@@ -1,5 +1,3 @@
-//go:build !omit_measure
-
 package main
 
 import (
@@ -12,11 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/measure"
-	"unbloat/internal/netio"
-	"unbloat/internal/path"
-	"unbloat/internal/path/walk"
-	"unbloat/internal/store"
+	"unbloat/internal/measure/netio"
+	"unbloat/internal/measure/path"
+	"unbloat/internal/measure/phases"
+	"unbloat/internal/show/cli"
 	"unbloat/unit"
 )
 
@@ -45,17 +42,17 @@ The load needs a server beyond the line: run ` + "`unbloat serve`" + ` there. No
 is needed on Linux. A hop that is slow while the hops behind it are not does not
 count: routers give such probes low priority.`,
 		Example: "  unbloat path 9.9.9.9\n  unbloat path test.example.net --load test.example.net --direction up --report",
-		Args:    exactArgs(1, "one HOST"),
+		Args:    cli.ExactArgs(1, "one HOST"),
 	}
 	o.keepFlags.register(cmd)
 	f := cmd.Flags()
 	o.server.register(f, "load", "then load the line against this server: `SERVER` as for \"unbloat test --server\"")
-	f.StringVar(&o.direction, "direction", walk.DirBoth, "which way to load it: up, down or both")
-	f.IntVar(&o.flows, "flows", measure.DefaultFlows, "TCP flows of the load in each direction")
+	f.StringVar(&o.direction, "direction", path.DirBoth, "which way to load it: up, down or both")
+	f.IntVar(&o.flows, "flows", phases.DefaultFlows, "TCP flows of the load in each direction")
 	f.StringVar(&o.cc, "cc", "", "congestion control of the load's senders (default: each system's own)")
-	secondsFlag(f, &o.idle, "idle", walk.DefaultIdle, "how long the idle phase lasts")
-	secondsFlag(f, &o.loaded, "seconds", walk.DefaultLoaded, "how long the loaded phase lasts")
-	durationFlag(f, &o.interval, "interval", path.DefaultInterval, "between probes to the same hop; many routers answer one a second")
+	secondsFlag(f, &o.idle, "idle", path.DefaultIdle, "how long the idle phase lasts")
+	secondsFlag(f, &o.loaded, "seconds", path.DefaultLoaded, "how long the loaded phase lasts")
+	cli.DurationFlag(f, &o.interval, "interval", path.DefaultInterval, "between probes to the same hop; many routers answer one a second")
 	f.IntVar(&o.maxHops, "max-hops", path.DefaultMaxHops, "how far to look")
 	f.IntVar(&o.homeHops, "home-hops", -1, "how many hops belong to the home; 0 on the router itself (default: guessed)")
 	f.IntVar(&o.size, "bytes", int(path.DefaultSize), "size of a probe's packet, IP header included")
@@ -74,33 +71,33 @@ count: routers give such probes low priority.`,
 // check refuses flags with which no trace is possible.
 func (o *pathFlags) check(ctx context.Context) error {
 	switch {
-	case o.direction != walk.DirUp && o.direction != walk.DirDown && o.direction != walk.DirBoth:
-		return usageError("path: --direction %q: must be up, down or both", o.direction)
+	case o.direction != path.DirUp && o.direction != path.DirDown && o.direction != path.DirBoth:
+		return cli.UsageError("path: --direction %q: must be up, down or both", o.direction)
 	case o.flows < 1 || o.flows > maxFlows:
-		return usageError("path: --flows %d: must be 1 to %d", o.flows, maxFlows)
+		return cli.UsageError("path: --flows %d: must be 1 to %d", o.flows, maxFlows)
 	case o.idle < minLoad || o.idle > maxLoad:
-		return usageError("path: --idle %v: must be %v to %v", o.idle, minLoad, maxLoad)
+		return cli.UsageError("path: --idle %v: must be %v to %v", o.idle, minLoad, maxLoad)
 	case o.loaded < minLoad || o.loaded > maxLoad:
-		return usageError("path: --seconds %v: must be %v to %v", o.loaded, minLoad, maxLoad)
+		return cli.UsageError("path: --seconds %v: must be %v to %v", o.loaded, minLoad, maxLoad)
 	case o.interval < path.MinInterval || o.interval > time.Minute:
-		return usageError("path: --interval %v: must be %v to 1m; routers answer no faster", o.interval, path.MinInterval)
+		return cli.UsageError("path: --interval %v: must be %v to 1m; routers answer no faster", o.interval, path.MinInterval)
 	case o.idle < path.MinAnswers*o.interval:
-		return usageError("path: --idle %v: every hop is probed each %v, and it takes %d answers to judge one; give --idle %v or more", o.idle, o.interval, path.MinAnswers, path.MinAnswers*o.interval)
+		return cli.UsageError("path: --idle %v: every hop is probed each %v, and it takes %d answers to judge one; give --idle %v or more", o.idle, o.interval, path.MinAnswers, path.MinAnswers*o.interval)
 	case o.server.server != "" && o.loaded < path.MinAnswers*o.interval:
-		return usageError("path: --seconds %v: every hop is probed each %v, and it takes %d answers to judge one; give --seconds %v or more", o.loaded, o.interval, path.MinAnswers, path.MinAnswers*o.interval)
+		return cli.UsageError("path: --seconds %v: every hop is probed each %v, and it takes %d answers to judge one; give --seconds %v or more", o.loaded, o.interval, path.MinAnswers, path.MinAnswers*o.interval)
 	case o.maxHops < 1 || o.maxHops > path.MaxMaxHops:
-		return usageError("path: --max-hops %d: must be 1 to %d", o.maxHops, path.MaxMaxHops)
+		return cli.UsageError("path: --max-hops %d: must be 1 to %d", o.maxHops, path.MaxMaxHops)
 	case o.homeHops < -1 || o.homeHops > path.MaxMaxHops:
-		return usageError("path: --home-hops %d: must be 0 to %d", o.homeHops, path.MaxMaxHops)
+		return cli.UsageError("path: --home-hops %d: must be 0 to %d", o.homeHops, path.MaxMaxHops)
 	case o.size < int(path.MinSize) || o.size > int(path.MaxSize):
-		return usageError("path: --bytes %d: must be %d to %d", o.size, path.MinSize, path.MaxSize)
+		return cli.UsageError("path: --bytes %d: must be %d to %d", o.size, path.MinSize, path.MaxSize)
 	case o.ip4 && o.ip6:
-		return usageError("path: -4 and -6 exclude each other")
+		return cli.UsageError("path: -4 and -6 exclude each other")
 	}
 	switch netio.HopWay(o.way) {
 	case netio.HopAuto, netio.HopICMP, netio.HopRaw, netio.HopUDP:
 	default:
-		return usageError("path: --way %q: must be auto, icmp, raw or udp", o.way)
+		return cli.UsageError("path: --way %q: must be auto, icmp, raw or udp", o.way)
 	}
 	if o.server.server == "" {
 		return nil
@@ -130,16 +127,16 @@ func runPath(c *cobra.Command, host string, o pathFlags) error {
 		return pathError(host, err)
 	}
 	if o.json {
-		err = printJSON(c.OutOrStdout(), r)
+		err = cli.PrintJSON(c.OutOrStdout(), r)
 	} else {
-		err = path.Write(c.OutOrStdout(), r, terminalWidth(c.OutOrStdout()))
+		err = path.Write(c.OutOrStdout(), r, cli.TerminalWidth(c.OutOrStdout()))
 	}
 	if err != nil {
 		return fmt.Errorf("path: print the result: %w", err)
 	}
-	o.keep(c, store.KindPath, r, conditions{stateDir: defaultStateDir})
+	o.keep(c, r, conditions{stateDir: defaultStateDir})
 	if !r.Valid {
-		return &exitError{exitInvalid, fmt.Errorf("path to %s: the measurement is not valid: %s", host, strings.Join(r.InvalidReasons, "; "))}
+		return cli.Exit(cli.Invalid, fmt.Errorf("path to %s: the measurement is not valid: %s", host, strings.Join(r.InvalidReasons, "; ")))
 	}
 	return nil
 }
@@ -147,21 +144,21 @@ func runPath(c *cobra.Command, host string, o pathFlags) error {
 // trace resolves the host, opens the load's session and walks the path.
 func (o *pathFlags) trace(c *cobra.Command, host string, show *pathView) (*path.Result, error) {
 	ctx := c.Context()
-	to, err := walk.Resolve(ctx, o.network(), host)
+	to, err := path.Resolve(ctx, o.network(), host)
 	if err != nil {
 		return nil, err
 	}
-	cfg := walk.Config{
+	cfg := path.WalkConfig{
 		Host: host, To: to, Way: netio.HopWay(o.way), Path: path.Config{Interval: o.interval, MaxHops: o.maxHops},
 		Size: unit.Size(o.size), Idle: o.idle, Loaded: o.loaded, Names: o.names, HomeHops: o.homeHops, Progress: show.observe,
 	}
 	if o.server.server == "" {
-		return walk.Run(ctx, cfg)
+		return path.Walk(ctx, cfg)
 	}
 	err = o.server.each(use{c: c, command: "path", often: true, quiet: o.quiet}, func(s chosenServer) error {
-		client, err := protocolsOf(ctx).Dial(ctx, s.server, s.options(o.server.options("unbloat path", measure.ProbeSpec{})))
+		client, err := protocolsOf(ctx).Dial(ctx, s.server, s.options(o.server.options("unbloat path", phases.ProbeSpec{})))
 		if err == nil {
-			cfg.Load = &walk.Load{Client: client, Direction: o.direction, Flows: o.flows, CC: o.cc}
+			cfg.Load = &path.WalkLoad{Client: client, Direction: o.direction, Flows: o.flows, CC: o.cc}
 		}
 		return err
 	})
@@ -169,30 +166,30 @@ func (o *pathFlags) trace(c *cobra.Command, host string, show *pathView) (*path.
 		return nil, err
 	}
 	defer cfg.Load.Client.Close()
-	return walk.Run(ctx, cfg)
+	return path.Walk(ctx, cfg)
 }
 
 // pathError gives an error of a trace its exit code.
 func pathError(host string, err error) error {
-	if known := (*exitError)(nil); errors.As(err, &known) {
+	if known := (*cli.Error)(nil); errors.As(err, &known) {
 		return err
 	}
-	var address *measure.AddressError
-	code := exitFailed
+	var address *phases.AddressError
+	code := cli.Failed
 	switch {
 	case errors.As(err, &address):
-		code = exitUsage
-	case errors.Is(err, walk.ErrUnknownHost):
-		code = exitPrecondition
+		code = cli.Usage
+	case errors.Is(err, path.ErrUnknownHost):
+		code = cli.Precondition
 		if _, e := netip.ParseAddr(host); e == nil { // an address of the other family
-			code = exitUsage
+			code = cli.Usage
 		}
-	case errors.Is(err, measure.ErrUnreachable):
-		code, err = exitPrecondition, fmt.Errorf("%w; is `unbloat serve` running there, and its port open for TCP?", err)
+	case errors.Is(err, phases.ErrUnreachable):
+		code, err = cli.Precondition, fmt.Errorf("%w; is `unbloat serve` running there, and its port open for TCP?", err)
 	case errors.Is(err, netio.ErrNoRoute):
-		code, err = exitPrecondition, fmt.Errorf("%w; is this machine connected, with an address of that kind (-4, -6)?", err)
-	case errors.Is(err, netio.ErrNotAllowed), errors.Is(err, netio.ErrNotSupported), errors.Is(err, measure.ErrRefused):
-		code = exitPrecondition
+		code, err = cli.Precondition, fmt.Errorf("%w; is this machine connected, with an address of that kind (-4, -6)?", err)
+	case errors.Is(err, netio.ErrNotAllowed), errors.Is(err, netio.ErrNotSupported), errors.Is(err, phases.ErrRefused):
+		code = cli.Precondition
 	}
-	return &exitError{code, fmt.Errorf("path: %w", err)}
+	return cli.Exit(code, fmt.Errorf("path: %w", err))
 }

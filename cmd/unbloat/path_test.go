@@ -1,5 +1,3 @@
-//go:build !omit_measure
-
 package main
 
 import (
@@ -11,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"unbloat/internal/measure"
-	"unbloat/internal/netio"
-	"unbloat/internal/path"
-	"unbloat/internal/path/walk"
+	"unbloat/internal/measure/netio"
+	"unbloat/internal/measure/path"
+	"unbloat/internal/measure/phases"
+	"unbloat/internal/show/cli"
 )
 
 // runPathCommand runs `path` and returns its output, its messages and its exit code.
@@ -28,14 +26,14 @@ func runPathCommand(t *testing.T, args ...string) (out, errs string, code int) {
 	c.SetArgs(args)
 	c.SetContext(t.Context())
 	err := c.Execute()
-	var exit *exitError
+	var exit *cli.Error
 	switch {
 	case err == nil:
-		return o.String(), e.String(), exitDone
+		return o.String(), e.String(), cli.Done
 	case errors.As(err, &exit):
-		return o.String(), e.String() + err.Error(), exit.code
+		return o.String(), e.String() + err.Error(), exit.Code
 	}
-	return o.String(), e.String() + err.Error(), exitFailed
+	return o.String(), e.String() + err.Error(), cli.Failed
 }
 
 // Wrong usage is refused before anything is sent.
@@ -60,7 +58,7 @@ func TestPathUsage(t *testing.T) {
 		{"127.0.0.1 -6", "no such host"},
 	} {
 		out, errs, code := runPathCommand(t, strings.Fields(c.args)...)
-		if code != exitUsage || !strings.Contains(errs, c.want) || out != "" {
+		if code != cli.Usage || !strings.Contains(errs, c.want) || out != "" {
 			t.Errorf("path %s: exit code %d, %q %q", c.args, code, out, errs)
 		}
 	}
@@ -69,7 +67,7 @@ func TestPathUsage(t *testing.T) {
 // A missing load server has the exit code of preconditions.
 func TestPathNoServer(t *testing.T) {
 	_, errs, code := runPathCommand(t, "127.0.0.1", "--load", "127.0.0.1:1")
-	if code != exitPrecondition || !strings.Contains(errs, "unbloat serve") {
+	if code != cli.Precondition || !strings.Contains(errs, "unbloat serve") {
 		t.Errorf("exit code %d, %s", code, errs)
 	}
 }
@@ -84,7 +82,7 @@ func TestPathLoopback(t *testing.T) {
 	s.Close()
 	args := []string{"127.0.0.1", "--idle", "2", "--interval", "200ms"}
 	out, errs, code := runPathCommand(t, append(args, "--report")...)
-	if code != exitDone || !strings.Contains(out, "  1.|-- 127.0.0.1 ") || !strings.Contains(errs, "idle") {
+	if code != cli.Done || !strings.Contains(out, "  1.|-- 127.0.0.1 ") || !strings.Contains(errs, "idle") {
 		t.Errorf("exit code %d: %s%s", code, out, errs)
 	}
 	out, errs, code = runPathCommand(t, append(args, "--json", "--quiet")...)
@@ -92,7 +90,7 @@ func TestPathLoopback(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if code != exitDone || errs != "" || r.Schema != path.Schema || len(r.Hops) != 1 || !r.Reached || r.Hops[0].Idle.Received == 0 {
+	if code != cli.Done || errs != "" || r.Schema != path.Schema || len(r.Hops) != 1 || !r.Reached || r.Hops[0].Idle.Received == 0 {
 		t.Errorf("exit code %d, %s: %s", code, errs, out)
 	}
 }
@@ -103,17 +101,17 @@ func TestPathErrors(t *testing.T) {
 		err  error
 		code int
 	}{
-		{walk.ErrUnknownHost, exitPrecondition},
-		{&measure.AddressError{}, exitUsage},
-		{measure.ErrUnreachable, exitPrecondition},
-		{measure.ErrRefused, exitPrecondition},
-		{netio.ErrNoRoute, exitPrecondition},
-		{netio.ErrNotAllowed, exitPrecondition},
-		{netio.ErrNotSupported, exitPrecondition},
-		{walk.ErrInterrupted, exitFailed},
+		{path.ErrUnknownHost, cli.Precondition},
+		{&phases.AddressError{}, cli.Usage},
+		{phases.ErrUnreachable, cli.Precondition},
+		{phases.ErrRefused, cli.Precondition},
+		{netio.ErrNoRoute, cli.Precondition},
+		{netio.ErrNotAllowed, cli.Precondition},
+		{netio.ErrNotSupported, cli.Precondition},
+		{path.ErrInterrupted, cli.Failed},
 	} {
-		var e *exitError
-		if err := pathError("no-such-host.invalid", fmt.Errorf("trace: %w", c.err)); !errors.As(err, &e) || e.code != c.code {
+		var e *cli.Error
+		if err := pathError("no-such-host.invalid", fmt.Errorf("trace: %w", c.err)); !errors.As(err, &e) || e.Code != c.code {
 			t.Errorf("%v: %v", c.err, err)
 		}
 	}

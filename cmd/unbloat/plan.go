@@ -10,10 +10,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"unbloat/internal/plan"
-	"unbloat/internal/platform"
-	"unbloat/internal/platform/all"
-	"unbloat/internal/verdict"
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/cure/platform"
+	"unbloat/internal/cure/platform/all"
+	"unbloat/internal/measure/verdict"
+	"unbloat/internal/show/cli"
 	"unbloat/unit"
 )
 
@@ -33,7 +34,6 @@ type planFlags struct {
 	commands    bool
 	json        bool
 	quiet       bool
-	predict     bool
 	where       targetFlags
 }
 
@@ -61,7 +61,7 @@ Platforms: ` + strings.Join(all.Names(), ", ") + `.`,
   unbloat plan --down 30mbit --up 5mbit --router ssh://root@192.168.1.1
   unbloat plan --down 30mbit --up 5mbit --rule class=voice,protocol=udp,far_port=19302-19309
   unbloat plan --up 1mbit --aqm fq_codel --shape-up 950kbit --json > plan.json`,
-		Args: exactArgs(0, "no argument"),
+		Args: cli.ExactArgs(0, "no argument"),
 		RunE: func(c *cobra.Command, _ []string) error { return runPlan(c, &f) },
 	}
 	f.registerLine(c.Flags())
@@ -75,7 +75,7 @@ func (f *planFlags) registerLine(fs *pflag.FlagSet) {
 	rateFlag(fs, &f.line.Down, "down", "what the line carries towards the home, as measured")
 	rateFlag(fs, &f.line.Up, "up", "what the line carries from the home, as measured")
 	fs.StringVar(&f.result, "result", "", "take the rates and the idle latency from this `FILE`, what \"unbloat test --json\" printed (- is standard input)")
-	durationFlag(fs, &f.line.RTT, "rtt", 0, "idle round trip to what is used most")
+	cli.DurationFlag(fs, &f.line.RTT, "rtt", 0, "idle round trip to what is used most")
 	fs.StringVar(&f.linkLayer, "link-layer", "", "ethernet, docsis, atm (ADSL) or ptm (VDSL2): how the line wraps packets")
 	fs.IntVar(&f.line.Overhead, "overhead", 0, "bytes that the line adds to an IP packet, as tc-cake(8) counts (default: the link layer's usual)")
 	fs.IntVar(&f.line.MPU, "mpu", 0, "least bytes that a packet occupies on the line")
@@ -88,14 +88,13 @@ func (f *planFlags) registerLine(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.explain, "explain", false, "print the numbers and their reasons as a table")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object (unbloat.plan/1), which \"unbloat apply\" reads")
 	fs.BoolVar(&f.quiet, "quiet", false, "print what is to be pasted, without comments, and nothing else")
-	fs.BoolVar(&f.predict, "predict", false, "simulate the line without and with the plan, and print what to expect")
 }
 
 // registerPreferences adds the flags for preferences.
 func (f *planFlags) registerPreferences(fs *pflag.FlagSet) {
 	f.classFlags.register(fs)
 	w := &f.preferences
-	durationFlag(fs, &w.Goal, "goal", 0, "p95 increase of latency to aim at (default: 5ms, or 1.5 packet times up and down)")
+	cli.DurationFlag(fs, &w.Goal, "goal", 0, "p95 increase of latency to aim at (default: 5ms, or 1.5 packet times up and down)")
 	fs.StringVar((*string)(&w.AQM), "aqm", "", "cake, fq_codel, fifo or sfq (default: the best that the platform has)")
 	fs.StringVar((*string)(&w.Side), "side", "", "where the download is shaped: ifb (on the WAN), lan, or in (dummynet)")
 	fs.BoolVar(&w.FlowTable, "flow-table", false, "Linux: shape at the LAN (--side lan), and carry established connections by a flow table: for weak routers, without classes")
@@ -103,9 +102,9 @@ func (f *planFlags) registerPreferences(fs *pflag.FlagSet) {
 	fs.StringVar((*string)(&w.Only), "only", "", "shape one direction: down or up")
 	preferenceFlag(fs, &w.Down, "shape-down", "hold the download to this rate or share")
 	preferenceFlag(fs, &w.Up, "shape-up", "hold the upload to this rate or share")
-	durationFlag(fs, &w.Target, "target", 0, "fq_codel's target (default: by the rate)")
-	durationFlag(fs, &w.Interval, "interval", 0, "fq_codel's interval, CAKE's rtt")
-	durationFlag(fs, &w.Latency, "latency", 0, "how long a FIFO may be (default: the goal if given, or 100ms)")
+	cli.DurationFlag(fs, &w.Target, "target", 0, "fq_codel's target (default: by the rate)")
+	cli.DurationFlag(fs, &w.Interval, "interval", 0, "fq_codel's interval, CAKE's rtt")
+	cli.DurationFlag(fs, &w.Latency, "latency", 0, "how long a FIFO may be (default: the goal if given, or 100ms)")
 	fs.StringVar(&f.ecn, "ecn", "", "on or off (default: by the rate)")
 	fs.IntVar(&w.Limit, "limit", 0, "packets a queue may hold (default: by the rate)")
 	fs.IntVar(&w.Flows, "flows", 0, "fq_codel's number of queues (default 1024)")
@@ -115,17 +114,14 @@ func (f *planFlags) registerPreferences(fs *pflag.FlagSet) {
 func runPlan(c *cobra.Command, f *planFlags) error {
 	p, err := f.make(c)
 	if err != nil {
-		var coded *exitError
+		var coded *cli.Error
 		if errors.As(err, &coded) {
 			return err
 		}
 		if none := (*plan.NoAQMError)(nil); errors.As(err, &none) {
 			return changeError(fmt.Errorf("plan: %w", err))
 		}
-		return usageError("plan: %w", err)
-	}
-	if f.predict {
-		return predict(c, f, p)
+		return cli.UsageError("plan: %w", err)
 	}
 	f.sayGuess(c, p)
 	return f.print(c.OutOrStdout(), driversOf(c.Context()), p)
@@ -221,7 +217,10 @@ func (f *planFlags) readResult(stdin io.Reader) error {
 		return fmt.Errorf("read %s: its schema is %q, not %q", f.result, t.Schema, verdict.TestSchema)
 	}
 	if !t.Valid {
-		return &exitError{exitInvalid, fmt.Errorf("%s: the measurement is invalid: %s; measure again", f.result, strings.Join(t.InvalidReasons, "; "))}
+		return cli.Exit(cli.Invalid, fmt.Errorf("%s: the measurement is invalid: %s; measure again", f.result, strings.Join(t.InvalidReasons, "; ")))
+	}
+	if e, sure := t.Framing.Sure(); sure && f.linkLayer == "" && f.line.Overhead == 0 && f.line.MPU == 0 {
+		f.line = f.line.WithFraming(e.Overhead, e.MPU, e.ATM)
 	}
 	take := func(to *unit.Rate, p *verdict.Phase, goodput func(*verdict.Phase) float64) {
 		if *to == 0 && p != nil {
@@ -248,15 +247,15 @@ func (f *planFlags) print(w io.Writer, drivers platform.Drivers, p plan.Plan) er
 		_, err := io.WriteString(w, p.Explain())
 		return err
 	case !f.commands && !f.quiet:
-		return f.printSummary(w, p, terminalWidth(w))
+		return f.printSummary(w, p, cli.TerminalWidth(w))
 	}
 	d, err := drivers.Find(p.Platform)
 	if err != nil {
-		return usageError("plan: %w", err)
+		return cli.UsageError("plan: %w", err)
 	}
 	text, err := d.Text(p)
 	if err != nil {
-		return usageError("plan: %w", err)
+		return cli.UsageError("plan: %w", err)
 	}
 	if f.quiet {
 		text = withoutComments(text)

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"unbloat/internal/plan"
-	"unbloat/internal/reason"
+	"unbloat/internal/cure/plan"
+	"unbloat/reason"
 	"unbloat/unit"
 )
 

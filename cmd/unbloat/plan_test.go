@@ -14,7 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"unbloat/internal/plan"
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/show/cli"
 	"unbloat/unit"
 )
 
@@ -29,20 +30,20 @@ func runPlanCommand(t *testing.T, stdin string, args ...string) (string, int, er
 	root.SetIn(strings.NewReader(stdin))
 	root.SetArgs(append([]string{"plan"}, args...))
 	err := root.Execute()
-	var e *exitError
+	var e *cli.Error
 	switch {
 	case err == nil:
-		return out.String(), exitDone, nil
+		return out.String(), cli.Done, nil
 	case errors.As(err, &e):
-		return out.String(), e.code, err
+		return out.String(), e.Code, err
 	default:
-		return out.String(), exitFailed, err
+		return out.String(), cli.Failed, err
 	}
 }
 
 // inFull adds --commands, unless the arguments ask for something else.
 func inFull(args []string) []string {
-	for _, a := range []string{"--json", "--explain", "--quiet", "--predict"} {
+	for _, a := range []string{"--json", "--explain", "--quiet"} {
 		if slices.Contains(args, a) {
 			return args
 		}
@@ -147,21 +148,21 @@ func TestPlanExitCodes(t *testing.T) {
 		code        int
 		want        string
 	}{
-		{"--down 30mbit --up 5mbit --explain", "", exitDone, ""},
-		{"--down 30", "", exitUsage, "no unit"},
-		{"", "", exitUsage, "no rate is known"},
-		{"--up 1mbit --for dos", "", exitUsage, "unknown"},
-		{"--up 1mbit --aqm red", "", exitUsage, "no red"},
-		{"--up 1mbit --ecn maybe", "", exitUsage, "neither on nor off"},
-		{"--down 30mbit --up 5mbit --shape-down 5mbit --shape-up 30mbit", "", exitUsage, "swapped"},
-		{"--up 5mbit --shape-up 95", "", exitUsage, "at most 1"},
-		{"--up 10gbit --for opnsense", "", exitUsage, "4.29"},
-		{"--up 1mbit --wan seventeen-letters", "", exitUsage, "at most 15"},
-		{"--up 1mbit extra", "", exitUsage, "no argument"},
-		{"--result -", "{}", exitUsage, "schema"},
-		{"--result -", "x", exitUsage, "unbloat test --json"},
-		{"--result /nonexistent", "", exitUsage, "no such file"},
-		{"--result -", invalid, exitInvalid, "did not saturate"},
+		{"--down 30mbit --up 5mbit --explain", "", cli.Done, ""},
+		{"--down 30", "", cli.Usage, "no unit"},
+		{"", "", cli.Usage, "no rate is known"},
+		{"--up 1mbit --for dos", "", cli.Usage, "unknown"},
+		{"--up 1mbit --aqm red", "", cli.Usage, "no red"},
+		{"--up 1mbit --ecn maybe", "", cli.Usage, "neither on nor off"},
+		{"--down 30mbit --up 5mbit --shape-down 5mbit --shape-up 30mbit", "", cli.Usage, "swapped"},
+		{"--up 5mbit --shape-up 95", "", cli.Usage, "at most 1"},
+		{"--up 10gbit --for opnsense", "", cli.Usage, "4.29"},
+		{"--up 1mbit --wan seventeen-letters", "", cli.Usage, "at most 15"},
+		{"--up 1mbit extra", "", cli.Usage, "no argument"},
+		{"--result -", "{}", cli.Usage, "schema"},
+		{"--result -", "x", cli.Usage, "unbloat test --json"},
+		{"--result /nonexistent", "", cli.Usage, "no such file"},
+		{"--result -", invalid, cli.Invalid, "did not saturate"},
 	} {
 		_, code, err := runPlanCommand(t, c.stdin, strings.Fields(c.args)...)
 		if code != c.code || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

@@ -1,12 +1,10 @@
-//go:build !omit_measure
-
 package main
 
 import (
 	"context"
 
-	"unbloat/internal/protocol"
-	"unbloat/internal/protocol/all"
+	"unbloat/internal/measure/protocol"
+	"unbloat/internal/measure/protocol/all"
 )
 
 // protocolsKey is the context's key for the kinds of test servers.

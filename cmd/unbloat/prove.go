@@ -1,5 +1,3 @@
-//go:build !omit_measure
-
 package main
 
 import (
@@ -12,14 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/apply"
-	"unbloat/internal/measure"
-	"unbloat/internal/netio"
-	"unbloat/internal/plan"
-	"unbloat/internal/platform"
-	"unbloat/internal/prove"
-	"unbloat/internal/store"
-	"unbloat/internal/verdict"
+	"unbloat/internal/cure/apply"
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/cure/platform"
+	"unbloat/internal/cure/prove"
+	"unbloat/internal/measure/netio"
+	"unbloat/internal/measure/phases"
+	"unbloat/internal/measure/verdict"
+	"unbloat/internal/show/cli"
 )
 
 // proveFlags are the flags of `unbloat prove`.
@@ -56,7 +54,7 @@ ecn, noecn. ECN shows only if the machines at both ends use it.`,
   unbloat prove --server 192.0.2.1 --wan eth0 --shape-down 28mbit --shape-up 4.6mbit --pairs 8
   unbloat prove --server 192.0.2.1 --router ssh://root@192.168.1.1 --wan eth0
   unbloat prove --server 192.0.2.1 --wan eth0 --between cake,fq_codel --json`,
-		Args: exactArgs(0, "no arguments"),
+		Args: cli.ExactArgs(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error { return runProve(c, &f) },
 	}
 	f.routerFlags.register(c)
@@ -75,8 +73,8 @@ ecn, noecn. ECN shows only if the machines at both ends use it.`,
 	secondsFlag(fs, &f.load, "seconds", prove.DefaultLoad, "how long each of the two legs of a pair lasts")
 	secondsFlag(fs, &f.idle, "idle", prove.DefaultIdle, "how long the idle line is measured, once")
 	fs.StringVar(&f.phase, "load", verdict.PhaseBoth, "what loads the line: download, upload or both")
-	fs.IntVar(&f.flowsDown, "flows-down", measure.DefaultFlows, "TCP flows that load the download")
-	fs.IntVar(&f.flowsUp, "flows-up", measure.DefaultFlows, "TCP flows that load the upload")
+	fs.IntVar(&f.flowsDown, "flows-down", phases.DefaultFlows, "TCP flows that load the download")
+	fs.IntVar(&f.flowsUp, "flows-up", phases.DefaultFlows, "TCP flows that load the upload")
 	fs.StringVar(&f.cc, "cc", "", "congestion control of the senders")
 	fs.StringVar(&f.label, "label", "", "what to call this proof")
 	fs.Uint64Var(&f.seed, "seed", 0, "of the order of the legs (default: a new one each time)")
@@ -91,30 +89,30 @@ func (f *proveFlags) check(ctx context.Context) (names [2]string, err error) {
 	names, err = prove.SideNames(f.between)
 	switch {
 	case err != nil:
-		return names, usageError("prove: --between: %w", err)
+		return names, cli.UsageError("prove: --between: %w", err)
 	case f.pairs < verdict.MinPairs || f.pairs > maxPairs:
-		return names, usageError("prove: --pairs %d: must be %d to %d; fewer prove nothing", f.pairs, verdict.MinPairs, maxPairs)
+		return names, cli.UsageError("prove: --pairs %d: must be %d to %d; fewer prove nothing", f.pairs, verdict.MinPairs, maxPairs)
 	case f.load < 2*time.Second || f.load > maxLoad:
-		return names, usageError("prove: --seconds %v: must be 2s to %v", f.load, maxLoad)
+		return names, cli.UsageError("prove: --seconds %v: must be 2s to %v", f.load, maxLoad)
 	case f.idle < time.Second || f.idle > maxLoad:
-		return names, usageError("prove: --idle %v: must be 1s to %v", f.idle, maxLoad)
+		return names, cli.UsageError("prove: --idle %v: must be 1s to %v", f.idle, maxLoad)
 	case f.phase != verdict.PhaseBoth && f.phase != verdict.PhaseDownload && f.phase != verdict.PhaseUpload:
-		return names, usageError("prove: --load %q: must be download, upload or both", f.phase)
+		return names, cli.UsageError("prove: --load %q: must be download, upload or both", f.phase)
 	case f.plan != "" && (f.rateFlags.given() || f.aqm != ""):
-		return names, usageError("prove: give --plan, or --down, --up and --aqm, not both")
+		return names, cli.UsageError("prove: give --plan, or --down, --up and --aqm, not both")
 	case f.aqm != "" && !f.rateFlags.given():
-		return names, usageError("prove: --aqm goes with --down and --up")
+		return names, cli.UsageError("prove: --aqm goes with --down and --up")
 	}
 	for name, n := range map[string]int{"--flows-down": f.flowsDown, "--flows-up": f.flowsUp} {
 		if n < 1 || n > maxFlows {
-			return names, usageError("prove: %s %d: must be 1 to %d", name, n, maxFlows)
+			return names, cli.UsageError("prove: %s %d: must be 1 to %d", name, n, maxFlows)
 		}
 	}
 	if err := f.serverFlags.check(ctx, "prove"); err != nil {
 		return names, err
 	}
 	if err := netio.CheckCC(f.cc); err != nil {
-		return names, &exitError{exitPrecondition, fmt.Errorf("prove: --cc: %w", err)}
+		return names, cli.Exit(cli.Precondition, fmt.Errorf("prove: --cc: %w", err))
 	}
 	return names, nil
 }
@@ -150,7 +148,7 @@ func runProve(c *cobra.Command, f *proveFlags) error {
 	if err != nil {
 		return changeError(router.lacking(ctx, facts.WAN, err))
 	}
-	var client measure.Tester
+	var client phases.Tester
 	err = f.each(use{c: c, command: "prove", often: true, quiet: f.quiet}, func(s chosenServer) (err error) {
 		client, err = f.dialSteady(ctx, s, "unbloat prove", f.cc)
 		return err
@@ -186,13 +184,13 @@ func (f *proveFlags) sides(ctx context.Context, stdin io.Reader, names [2]string
 			return [2]prove.Side{}, err
 		}
 		if base.WAN != facts.WAN {
-			return [2]prove.Side{}, usageError("prove: the plan is for %s, and --wan is %s", base.WAN, facts.WAN)
+			return [2]prove.Side{}, cli.UsageError("prove: the plan is for %s, and --wan is %s", base.WAN, facts.WAN)
 		}
 	}
 	sides, err := prove.Sides(names, base)
 	var side *prove.SideError
 	if errors.As(err, &side) {
-		return sides, usageError("prove: %w", err)
+		return sides, cli.UsageError("prove: %w", err)
 	}
 	return sides, err
 }
@@ -223,26 +221,26 @@ func (f *proveFlags) finish(c *cobra.Command, r *prove.Result, err error) error 
 	case err != nil && c.Context().Err() != nil:
 		return endedBySignal("prove", err)
 	case errors.Is(err, prove.ErrInvalid) && undone(err):
-		return &exitError{exitInvalid, fmt.Errorf("prove: %w; everything is as it was", err)}
+		return cli.Exit(cli.Invalid, fmt.Errorf("prove: %w; everything is as it was", err))
 	case err != nil:
 		return changeError(fmt.Errorf("prove: %w", err))
 	}
 	if f.json {
-		err = printJSON(c.OutOrStdout(), r)
+		err = cli.PrintJSON(c.OutOrStdout(), r)
 	} else {
 		err = printProof(c.OutOrStdout(), r)
 	}
 	if err != nil {
 		return err
 	}
-	f.keep(c, store.KindProve, r, conditions{iface: r.WAN, plan: r.Sides[1].Plan})
+	f.keep(c, r, conditions{iface: r.WAN, plan: r.Sides[1].Plan})
 	switch r.Outcome {
 	case verdict.Improved:
 		return nil
 	case verdict.Unproved:
-		return &exitError{exitInvalid, errors.New("prove: " + r.Sentence)}
+		return cli.Exit(cli.Invalid, errors.New("prove: "+r.Sentence))
 	}
-	return &exitError{exitNoBetter, fmt.Errorf("prove: %s", r.Outcome)}
+	return cli.Exit(cli.NoBetter, fmt.Errorf("prove: %s", r.Outcome))
 }
 
 // undone reports whether what a command tried out was undone when it ended with err.
@@ -254,9 +252,9 @@ func undone(err error) bool {
 // endedBySignal is how a command ends that a signal ended.
 func endedBySignal(command string, err error) error {
 	if !undone(err) {
-		return &exitError{exitFailed, fmt.Errorf("%s: %w: %w", command, errInterrupted, err)}
+		return cli.Exit(cli.Failed, fmt.Errorf("%s: %w: %w", command, cli.ErrInterrupted, err))
 	}
-	return &exitError{exitFailed, fmt.Errorf("%s: %w; everything is as it was", command, errInterrupted)}
+	return cli.Exit(cli.Failed, fmt.Errorf("%s: %w; everything is as it was", command, cli.ErrInterrupted))
 }
 
 // printProof prints the proof for a terminal.

@@ -1,5 +1,3 @@
-//go:build !omit_measure && !omit_http
-
 package main
 
 import (
@@ -10,11 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/measure"
-	"unbloat/internal/protocol"
-	"unbloat/internal/protocol/public"
-	"unbloat/internal/reason"
-	"unbloat/internal/visible"
+	"unbloat/guard"
+	"unbloat/internal/measure/phases"
+	"unbloat/internal/measure/protocol"
+	"unbloat/internal/measure/protocol/public"
+	"unbloat/internal/show/cli"
+	"unbloat/reason"
 	"unbloat/unit"
 )
 
@@ -54,12 +53,15 @@ func (s chosenServer) remarks() []reason.Reason {
 	return []reason.Reason{reason.Of(reason.PublicServer, "operator", operator(p), "rtt_ms", unit.Ms(p.RTT), "terms", p.Terms)}
 }
 
+// mostWords is the longest text of somebody else that a line of ours shows.
+const mostWords = 60
+
 // operator describes who runs a server, and where.
 func operator(p *public.Server) string {
 	if p.Place == "" {
-		return visible.Line(p.Operator, mostWords)
+		return guard.VisibleLine(p.Operator, mostWords)
 	}
-	return visible.Line(p.Operator+" ("+p.Place+")", mostWords)
+	return guard.VisibleLine(p.Operator+" ("+p.Place+")", mostWords)
 }
 
 // A use is what a command does with a public server.
@@ -78,36 +80,45 @@ func (f *serverFlags) each(u use, measure func(chosenServer) error) error {
 		return measure(chosenServer{server: f.server})
 	}
 	if f.pin != "" || f.insecure || f.key != "" {
-		return usageError("%s: --pin, --insecure, --key and --key-file go with a server of your own, not with --%s %s", u.command, f.flag, f.server)
+		return cli.UsageError("%s: --pin, --insecure, --key and --key-file go with a server of your own, not with --%s %s", u.command, f.flag, f.server)
 	}
 	u.Finder.Agent = "unbloat " + u.command
 	var failed []string
+	fail := func(format string, args ...any) {
+		why := fmt.Sprintf(format, args...)
+		u.say("%s", why)
+		failed = append(failed, why)
+	}
 	for _, source := range public.Order(f.server) {
 		if why := u.unfit(source, f.server == source); why != "" {
-			failed = append(failed, source+": "+why)
+			fail("%s: %s", source, why)
 			continue
 		}
+		u.say("looking for a public test server: %s …", source)
 		servers, err := u.Find(u.c.Context(), source)
 		if err != nil {
-			failed = append(failed, err.Error())
+			fail("%v", err)
 		}
 		for i := range servers {
 			if !u.announce(&servers[i], f.server == source) {
-				failed = append(failed, source+": you did not agree")
+				fail("%s: you did not agree", source)
 				break
 			}
 			if err = measure(chosenServer{servers[i].URL, &servers[i]}); err == nil || !unusable(u.c.Context(), err) {
 				return err
 			}
-			failed = append(failed, fmt.Sprintf("%s: %v", servers[i].URL, err))
-			u.say("%s cannot be used: %v", servers[i].URL, err)
+			fail("%s cannot be used: %v", servers[i].URL, err)
 		}
 		if u.c.Context().Err() != nil {
-			return fmt.Errorf("%s: %w; nothing was measured", u.command, errInterrupted)
+			return fmt.Errorf("%s: %w; nothing was measured", u.command, cli.ErrInterrupted)
 		}
 	}
-	return &exitError{exitPrecondition, fmt.Errorf("%s: no public test server can be used: %s; is this machine connected? A server of your own does too: run `unbloat serve` at the other end of the line, and name it with --%s",
-		u.command, strings.Join(failed, "; "), f.flag)}
+	why := ""
+	if u.quiet { // it was not said
+		why = " (" + strings.Join(failed, "; ") + ")"
+	}
+	return cli.Exit(cli.Precondition, fmt.Errorf("%s: no public test server can be used%s; is this machine connected? With a server of your own: unbloat %s --%s HOST",
+		u.command, why, u.command, f.flag))
 }
 
 // unfit returns why a source's servers must not be used for the command, or "".
@@ -147,11 +158,11 @@ func (u *use) say(format string, args ...any) {
 
 // terminal reports whether the user can be asked.
 func (u *use) terminal() bool {
-	return !u.quiet && isKeyboard(u.c.InOrStdin())
+	return !u.quiet && cli.IsKeyboard(u.c.InOrStdin())
 }
 
 // unusable reports whether after this error another server should be tried.
 func unusable(ctx context.Context, err error) bool {
 	return ctx.Err() == nil &&
-		(errors.Is(err, measure.ErrUnreachable) || errors.Is(err, measure.ErrRefused) || errors.Is(err, protocol.ErrCertificate))
+		(errors.Is(err, phases.ErrUnreachable) || errors.Is(err, phases.ErrRefused) || errors.Is(err, protocol.ErrCertificate))
 }

@@ -1,4 +1,4 @@
-//go:build !omit_measure
+//go:build !router
 
 package main
 
@@ -10,12 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/path"
-	"unbloat/internal/plan"
-	"unbloat/internal/report"
-	"unbloat/internal/result"
-	"unbloat/internal/tune"
-	"unbloat/internal/verdict"
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/cure/tune"
+	"unbloat/internal/measure/path"
+	"unbloat/internal/measure/verdict"
+	"unbloat/internal/show/cli"
+	"unbloat/internal/show/report"
 )
 
 // newReportCommand returns `unbloat report`.
@@ -37,7 +37,7 @@ test). Without -o, a table is printed.`,
   unbloat history --line --json | unbloat report - -o line.svg`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError("%s: takes one or more results, as files of `unbloat test --json` (see `%s --help`)", nameOf(c), c.CommandPath())
+				return cli.UsageError("%s: takes one or more results, as files of `unbloat test --json` (see `%s --help`)", cli.NameOf(c), c.CommandPath())
 			}
 			return nil
 		},
@@ -50,7 +50,7 @@ test). Without -o, a table is printed.`,
 	f.StringVar(&opt.title, "title", "", "heading of the report")
 	f.StringVar(&opt.plan, "plan", "", "`PLAN` that was applied, from \"unbloat plan --json\", to show with its reasons")
 	f.BoolVar(&opt.json, "json", false, "print the report as JSON")
-	durationFlag(f, &opt.goal, "goal", 0, "p95 increase over idle that was aimed at, like 5ms")
+	cli.DurationFlag(f, &opt.goal, "goal", 0, "p95 increase over idle that was aimed at, like 5ms")
 	return c
 }
 
@@ -64,8 +64,8 @@ type reportOptions struct {
 func (o *reportOptions) run(c *cobra.Command, names []string) error {
 	out := c.OutOrStdout()
 	if o.output != "" {
-		if _, err := report.FormatOf(o.output); err != nil {
-			return usageError("report: -o %w", err)
+		if err := checkReport("report: -o", o.output); err != nil {
+			return err
 		}
 	}
 	page, err := o.page(c, names)
@@ -75,7 +75,7 @@ func (o *reportOptions) run(c *cobra.Command, names []string) error {
 	if o.output != "" {
 		err := report.WriteFile(o.output, page)
 		if errors.Is(err, report.ErrUnsuitable) {
-			return &exitError{exitUsage, err}
+			return cli.Exit(cli.Usage, err)
 		}
 		if err != nil || !o.json {
 			return err
@@ -98,7 +98,7 @@ func (o *reportOptions) run(c *cobra.Command, names []string) error {
 		if i > 0 || page.After != nil || len(page.Lines) > 0 {
 			fmt.Fprintln(out)
 		}
-		if err := path.Write(out, r, terminalWidth(out)); err != nil {
+		if err := path.Write(out, r, cli.TerminalWidth(out)); err != nil {
 			return err
 		}
 	}
@@ -115,9 +115,9 @@ func (o *reportOptions) page(c *cobra.Command, names []string) (report.Page, err
 			return page, err
 		}
 		if t, err := readTuning(kept.Result); err != nil {
-			return page, usageError("report: result %s: %w", name, err)
+			return page, cli.UsageError("report: result %s: %w", name, err)
 		} else if t != nil {
-			if p := tunePage(t); len(names) == 1 {
+			if p := report.TuningPage(t); len(names) == 1 {
 				p.Title = o.title
 				page = p
 			}
@@ -128,14 +128,14 @@ func (o *reportOptions) page(c *cobra.Command, names []string) (report.Page, err
 			continue
 		}
 		if l, err := readLine(kept.Result); err != nil {
-			return page, usageError("report: result %s: %w", name, err)
+			return page, cli.UsageError("report: result %s: %w", name, err)
 		} else if l != nil {
 			page.Lines = append(page.Lines, l)
 			continue
 		}
-		got, paths, err := result.Read(kept.Result)
+		got, paths, err := report.ReadResults(kept.Result)
 		if err != nil {
-			return page, usageError("report: result %s: %w", name, err)
+			return page, cli.UsageError("report: result %s: %w", name, err)
 		}
 		tests, page.Paths = append(tests, got...), append(page.Paths, paths...)
 	}
@@ -148,14 +148,14 @@ func (o *reportOptions) page(c *cobra.Command, names []string) (report.Page, err
 	if o.plan != "" {
 		data, err := readFile(c.InOrStdin(), o.plan, maxResultBytes)
 		if err != nil {
-			return page, usageError("report: read plan: %w", err)
+			return page, cli.UsageError("report: read plan: %w", err)
 		}
 		page.Plan = new(plan.Plan)
 		if err := json.Unmarshal(data, page.Plan); err != nil {
-			return page, usageError("report: plan %s: %w", o.plan, err)
+			return page, cli.UsageError("report: plan %s: %w", o.plan, err)
 		}
 		if page.Plan.Schema != plan.Schema {
-			return page, usageError("report: plan %s: schema %q, not %s", o.plan, page.Plan.Schema, plan.Schema)
+			return page, cli.UsageError("report: plan %s: schema %q, not %s", o.plan, page.Plan.Schema, plan.Schema)
 		}
 	}
 	return page, nil
@@ -192,4 +192,17 @@ func readLine(data []byte) (*report.Line, error) {
 		return nil, err
 	}
 	return l, l.Check()
+}
+
+// checkReport refuses a file that can't be a report; flag names where it was given.
+func checkReport(flag, file string) error {
+	if _, err := report.FormatOf(file); err != nil {
+		return cli.UsageError("%s %w", flag, err)
+	}
+	return nil
+}
+
+// writeTuneReport writes the report of a tuning to a file.
+func writeTuneReport(file string, r *tune.Result) error {
+	return report.WriteFile(file, report.TuningPage(r))
 }

@@ -1,5 +1,3 @@
-//go:build !omit_measure
-
 package main
 
 import (
@@ -9,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"unbloat/internal/show/cli"
 )
 
 // reportRun runs `unbloat report` and returns what it printed and its exit code.
@@ -20,14 +20,14 @@ func reportRun(t *testing.T, stdin string, args ...string) (string, int, error) 
 	root.SetIn(strings.NewReader(stdin))
 	root.SetOut(&out)
 	err := root.Execute()
-	var e *exitError
+	var e *cli.Error
 	switch {
 	case err == nil:
-		return out.String(), exitDone, nil
+		return out.String(), cli.Done, nil
 	case errors.As(err, &e):
-		return out.String(), e.code, err
+		return out.String(), e.Code, err
 	}
-	return out.String(), exitFailed, err
+	return out.String(), cli.Failed, err
 }
 
 const (
@@ -57,19 +57,19 @@ func TestReportCommand(t *testing.T) {
 		code int
 		want string // in the output, or in the error
 	}{
-		{[]string{before, after}, exitDone, change},
-		{[]string{lab}, exitDone, change},
-		{[]string{before, "-"}, exitDone, change},
-		{[]string{after}, exitDone, "Grade A+"},
-		{[]string{before, after, "--json"}, exitDone, `"schema": "unbloat.report/1"`},
-		{[]string{before, after, "-o", path("x.html", "")}, exitDone, ""},
-		{nil, exitUsage, "takes one or more results"},
-		{[]string{broken}, exitUsage, "broken.json: not JSON: line 1"},
-		{[]string{path("none.json", "")}, exitUsage, "none.json"},
-		{[]string{before, "-o", path("x.doc", "")}, exitUsage, ".doc"},
-		{[]string{before, after, "-o", path("x.flent.gz", "")}, exitUsage, "holds one result"},
-		{[]string{before, "-o", filepath.Join(dir, "no", "x.svg")}, exitFailed, "x.svg"},
-		{[]string{before, "--plan", after}, exitUsage, "after.json"},
+		{[]string{before, after}, cli.Done, change},
+		{[]string{lab}, cli.Done, change},
+		{[]string{before, "-"}, cli.Done, change},
+		{[]string{after}, cli.Done, "Grade A+"},
+		{[]string{before, after, "--json"}, cli.Done, `"schema": "unbloat.report/1"`},
+		{[]string{before, after, "-o", path("x.html", "")}, cli.Done, ""},
+		{nil, cli.Usage, "takes one or more results"},
+		{[]string{broken}, cli.Usage, "broken.json: not JSON: line 1"},
+		{[]string{path("none.json", "")}, cli.Usage, "none.json"},
+		{[]string{before, "-o", path("x.doc", "")}, cli.Usage, ".doc"},
+		{[]string{before, after, "-o", path("x.flent.gz", "")}, cli.Usage, "holds one result"},
+		{[]string{before, "-o", filepath.Join(dir, "no", "x.svg")}, cli.Failed, "x.svg"},
+		{[]string{before, "--plan", after}, cli.Usage, "after.json"},
 	} {
 		out, code, err := reportRun(t, reportAfter, c.args...)
 		text := strings.Join(strings.Fields(out), " ")

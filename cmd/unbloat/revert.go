@@ -9,7 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/apply"
+	"unbloat/internal/cure/apply"
+	"unbloat/internal/show/cli"
 )
 
 func newRevertCommand() *cobra.Command {
@@ -22,7 +23,7 @@ func newRevertCommand() *cobra.Command {
 		Long: "Undoes a change that waits for confirmation; otherwise goes back to the state before unbloat,\n" +
 			"puts back a shaper that --replace took over, and stops applying a plan at boot.",
 		Example: "  unbloat revert\n  unbloat revert --wan eth0\n  unbloat revert --router ssh://root@192.168.1.1",
-		Args:    exactArgs(0, "no arguments"),
+		Args:    cli.ExactArgs(0, "no arguments"),
 		RunE:    func(c *cobra.Command, _ []string) error { return runRevert(c, &f, wan) },
 	}
 	f.register(c)
@@ -85,7 +86,7 @@ func (r *router) revert(ctx context.Context, wan string, handled []string) (done
 		}
 	}
 	if !pendingOnly {
-		forgot, err = r.keeper.Forget(ctx)
+		forgot, err = r.persister.Forget(ctx)
 	}
 	return done, forgot, err
 }
@@ -111,7 +112,7 @@ func (r *router) leaves(ctx context.Context, wan string, done []apply.Reverted, 
 		if r.driver.OwnTC != nil {
 			remedy = "what was applied with tc alone, `unbloat revert --own-tc` takes back; otherwise " + remedy
 		}
-		return &exitError{exitFailed, fmt.Errorf("revert: something of unbloat's is still there, of which there is no record here: %s; %s", s.Says, remedy)}
+		return cli.Exit(cli.Failed, fmt.Errorf("revert: something of unbloat's is still there, of which there is no record here: %s; %s", s.Says, remedy))
 	}
 	return nil
 }
@@ -148,8 +149,17 @@ func (f *routerFlags) reportRevert(w io.Writer, done []apply.Reverted, forgot bo
 	}
 	if len(done) == 0 && !forgot {
 		fmt.Fprintln(w, "There is nothing to undo.")
+		f.printElsewhere(w, "revert")
 	}
 	return nil
+}
+
+// printElsewhere says where changes are that were made from this machine, and with which
+// command they are reached.
+func (f *routerFlags) printElsewhere(w io.Writer, command string) {
+	for _, address := range f.elsewhere() {
+		fmt.Fprintf(w, "From here %s was changed: unbloat %s --router %s\n", address, command, address)
+	}
 }
 
 // revertTargets lists what can be undone: recorded changes, and shapers of ours

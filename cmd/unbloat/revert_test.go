@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"unbloat/internal/apply"
+	"unbloat/internal/cure/apply"
 )
 
 // TestRevertSaysWhatIsLost: revert says of a router whether all is as before, or

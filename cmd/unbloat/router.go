@@ -13,9 +13,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"unbloat/internal/apply"
-	"unbloat/internal/plan"
-	"unbloat/internal/platform"
+	"unbloat/internal/cure/apply"
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/cure/platform"
+	"unbloat/internal/show/cli"
 )
 
 // targetFlags are the flags that name the router; the zero value is this
@@ -56,12 +57,12 @@ func (f *targetFlags) argv() []string {
 
 // A router is one router as the commands see it.
 type router struct {
-	driver *platform.Driver // Linux's for an OpenWrt that is shaped with tc
-	runner platform.Runner
-	engine *apply.Engine
-	keeper platform.Keeper
-	far    bool // the router is not this machine, but the watchdog is on it
-	owned  bool // with tc(8) directly, beside the platform's own service
+	driver    *platform.Driver // Linux's for an OpenWrt that is shaped with tc
+	runner    platform.Runner
+	engine    *apply.Engine
+	persister platform.Persister
+	far       bool // the router is not this machine, but the watchdog is on it
+	owned     bool // with tc(8) directly, beside the platform's own service
 	// beside is the same router by the way of shaping that was not chosen, if WANs are shaped both ways.
 	beside *router
 	Close  func()
@@ -81,7 +82,7 @@ func (f *routerFlags) open(ctx context.Context) (*router, error) {
 	}
 	if f.watchdogAt != "" {
 		r.Close()
-		return nil, usageError("--watchdog goes with --router opnsense+https://…; over SSH the watchdog is on the router anyway")
+		return nil, cli.UsageError("--watchdog goes with --router opnsense+https://…; over SSH the watchdog is on the router anyway")
 	}
 	if f.platform == "" {
 		r.driver = platform.Detect(ctx, r.runner, driversOf(ctx))
@@ -89,7 +90,7 @@ func (f *routerFlags) open(ctx context.Context) (*router, error) {
 		d, err := driversOf(ctx).Find(f.platform)
 		if err != nil {
 			r.Close()
-			return nil, usageError("--for %w", err)
+			return nil, cli.UsageError("--for %w", err)
 		}
 		r.driver = d
 	}
@@ -179,20 +180,20 @@ func byScheme(drivers platform.Drivers, address string) *platform.Driver {
 	return nil
 }
 
-// configure sets the router's backend, keeper and watchdog. api says that the
+// configure sets the router's backend, persister and watchdog. api says that the
 // runner uses the platform's API, not a shell.
 func (f *routerFlags) configure(r *router, api bool) error {
 	engine, err := f.engine(r.driver, r.runner, api)
 	if err != nil {
 		return err
 	}
-	r.engine, r.keeper = engine, platform.Lasting{}
+	r.engine, r.persister = engine, platform.Lasting{}
 	if engine.Dir, err = f.journalDir(r.driver); err != nil {
 		return err
 	}
 	engine.WatchdogArgv = f.watchdog(r)
-	if r.driver.Keeper != nil {
-		r.keeper = r.driver.Keeper(f.options(r.runner, api))
+	if r.driver.Persister != nil {
+		r.persister = r.driver.Persister(f.options(r.runner, api))
 	}
 	if f.router != "" && !api {
 		watchdogThere(r)
@@ -211,7 +212,7 @@ func (f *routerFlags) watchdog(r *router) []string {
 // removes this machine's shapers, it is one that a reboot empties. For another router it is
 // one of our own.
 func (f *routerFlags) journalDir(d *platform.Driver) (string, error) {
-	switch name := strings.NewReplacer("/", "_", ":", "_", "@", "_at_").Replace(f.router); {
+	switch name := journalName(f.router); {
 	case f.finalDir:
 		return f.stateDir, nil
 	case f.router != "" && f.stateDir != defaultStateDir:
@@ -226,6 +227,43 @@ func (f *routerFlags) journalDir(d *platform.Driver) (string, error) {
 		return f.stateDir, nil
 	}
 	return d.StateDir, nil
+}
+
+// journalName is the name of the directory of the journal of a router elsewhere.
+func journalName(address string) string {
+	return strings.NewReplacer("/", "_", ":", "_", "@", "_at_").Replace(address)
+}
+
+// elsewhere returns the addresses of the routers that were changed from this machine, of
+// which a command without --router knows nothing.
+func (f *routerFlags) elsewhere() []string {
+	base := f.stateDir
+	if base == defaultStateDir {
+		home, err := stateHome()
+		if err != nil {
+			return nil
+		}
+		base = filepath.Join(home, "unbloat")
+	}
+	entries, _ := os.ReadDir(base) // nothing was changed from here
+	var out []string
+	for _, e := range entries {
+		scheme, rest, ok := strings.Cut(e.Name(), "___")
+		if f.router != "" || !ok || len((&apply.Engine{Dir: filepath.Join(base, e.Name())}).WANs()) == 0 {
+			continue
+		}
+		host := strings.Replace(rest, "_at_", "@", 1)
+		if i := strings.LastIndexByte(host, '_'); i > 0 && !strings.ContainsFunc(host[i+1:], func(r rune) bool { return r < '0' || r > '9' }) {
+			host = host[:i] + ":" + host[i+1:] // a port
+		}
+		if i := strings.IndexByte(host, '['); i >= 0 { // IPv6
+			host = host[:i] + strings.ReplaceAll(host[i:], "_", ":")
+		}
+		if address := scheme + "://" + host; journalName(address) == e.Name() {
+			out = append(out, address)
+		}
+	}
+	return out
 }
 
 // stateHome returns where this user's programs keep their state. A relative path would be
@@ -278,7 +316,7 @@ func (r *router) shapers(ctx context.Context, wan string) ([]platform.Shaped, er
 	if wan == "" {
 		wan, _ = r.defaultWAN(ctx) // "": what isn't of a WAN is described all the same
 	}
-	return r.engine.Backend.(platform.Shaper).Shapers(ctx, wan)
+	return r.engine.Backend.Shapers(ctx, wan)
 }
 
 // ownedPlans returns plans of ours that are in force without a record.

@@ -1,4 +1,4 @@
-//go:build !omit_remote
+//go:build !router
 
 package main
 
@@ -11,17 +11,14 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"unbloat/internal/apply"
-	"unbloat/internal/apply/proc"
-	"unbloat/internal/platform"
-	"unbloat/internal/remote"
+	"unbloat/internal/cure/apply"
+	"unbloat/internal/cure/platform"
+	"unbloat/internal/cure/remote"
+	"unbloat/internal/show/cli"
 )
 
-// reachesOthers says that this build reaches routers elsewhere.
-const reachesOthers = true
-
-// errNoRemote is the error of a build that does not.
-var errNoRemote error
+// noRemote is why no router elsewhere is reached; nil: they are.
+func noRemote() error { return nil }
 
 // registerWay adds the flags for a router elsewhere.
 func (f *targetFlags) registerWay(fs *pflag.FlagSet) {
@@ -68,9 +65,7 @@ func (f *targetFlags) reach(ctx context.Context, r *router) error {
 
 // watchdogThere makes the watchdog run on the router itself.
 func watchdogThere(r *router) {
-	if b, ok := r.engine.Backend.(platform.Restorer); ok {
-		r.engine.Watchdog = &remote.Watchdog{Runner: r.runner, Backend: b, Uptime: proc.Uptime}
-	}
+	r.engine.Watchdog = &remote.Watchdog{Runner: r.runner, Backend: r.engine.Backend, Uptime: apply.Uptime}
 }
 
 // badAddress reports whether an error is about a router's address.
@@ -82,7 +77,7 @@ func badAddress(err error) bool {
 // openREST connects to a router's API.
 func (f *routerFlags) openREST(ctx context.Context, d *platform.Driver) (*router, error) {
 	if f.platform != "" && f.platform != d.Name() {
-		return nil, usageError("--for %s: what answers at %s:// is %s", f.platform, d.Scheme, d.Name())
+		return nil, cli.UsageError("--for %s: what answers at %s:// is %s", f.platform, d.Scheme, d.Name())
 	}
 	key, secret, err := apiKey(f.apiKeyFile)
 	if err != nil {
@@ -100,10 +95,6 @@ func (f *routerFlags) openREST(ctx context.Context, d *platform.Driver) (*router
 	if err := f.configure(r, true); err != nil {
 		return nil, err
 	}
-	backend, ok := r.engine.Backend.(platform.Restorer)
-	if !ok {
-		return r, nil
-	}
 	at := f.watchdogAt
 	if at == "" {
 		at = watchdogOf(r.engine)
@@ -115,8 +106,8 @@ func (f *routerFlags) openREST(ctx context.Context, d *platform.Driver) (*router
 	if err != nil {
 		return nil, fmt.Errorf("reach the watchdog on the router: %w", err)
 	}
-	watchdog := api.Watchdog(ssh, backend)
-	watchdog.Uptime = proc.Uptime
+	watchdog := api.Watchdog(ssh, r.engine.Backend)
+	watchdog.Uptime = apply.Uptime
 	r.engine.Watchdog, r.engine.WatchdogAt, r.far, r.Close = watchdog, at, false, func() { ssh.Close() }
 	return r, nil
 }
@@ -141,7 +132,7 @@ func apiKey(path string) (key, secret string, err error) {
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return "", "", usageError("read the API's key: %w", err)
+		return "", "", cli.UsageError("read the API's key: %w", err)
 	}
 	for line := range strings.Lines(string(b)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
@@ -153,7 +144,7 @@ func apiKey(path string) (key, secret string, err error) {
 		}
 	}
 	if key == "" || secret == "" {
-		return "", "", usageError("read the API's key %s: it must have the lines key=… and secret=…", path)
+		return "", "", cli.UsageError("read the API's key %s: it must have the lines key=… and secret=…", path)
 	}
 	return key, secret, nil
 }

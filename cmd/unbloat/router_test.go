@@ -19,9 +19,10 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/await"
-	"unbloat/internal/lab/labtest"
-	opnsensefake "unbloat/internal/platform/opnsense/fake"
+	"unbloat/internal/show/cli"
+	"unbloat/testkit/await"
+	"unbloat/testkit/labtest"
+	"unbloat/testkit/opnsensefake"
 )
 
 // A laptop runs the program. Its router is an OPNsense elsewhere.
@@ -153,34 +154,34 @@ func TestOPNsenseFromLaptop(t *testing.T) {
 	l := newLaptop(t)
 	start := l.text()
 	rates := []string{"--down", "30mbit", "--up", "5mbit"}
-	l.run(exitDone, "guests", "status")
-	l.run(exitDone, "", append([]string{"doctor"}, rates...)...)
-	l.runWith(append(l.flags[:4:4], l.flags[6:]...), exitDone, "fqcodel", append([]string{"plan", "--commands"}, rates...)...)
-	l.run(exitDone, "setPipe", append([]string{"apply", "--dry-run"}, rates...)...)
+	l.run(cli.Done, "guests", "status")
+	l.run(cli.Done, "", append([]string{"doctor"}, rates...)...)
+	l.runWith(append(l.flags[:4:4], l.flags[6:]...), cli.Done, "fqcodel", append([]string{"plan", "--commands"}, rates...)...)
+	l.run(cli.Done, "setPipe", append([]string{"apply", "--dry-run"}, rates...)...)
 	if l.text() != start {
 		t.Error("looking changed the router")
 	}
-	l.run(exitDone, "read back and kept", append([]string{"apply", "--yes"}, rates...)...)
+	l.run(cli.Done, "read back and kept", append([]string{"apply", "--yes"}, rates...)...)
 	kept := l.text()
 	if kept == start {
 		t.Error("nothing was changed")
 	}
-	l.run(exitDone, "nothing was run", append([]string{"apply", "--yes"}, rates...)...)
-	l.run(exitDone, "unbloat's", "status")
-	l.run(exitDone, "as it was before", "revert")
+	l.run(cli.Done, "nothing was run", append([]string{"apply", "--yes"}, rates...)...)
+	l.run(cli.Done, "unbloat's", "status")
+	l.run(cli.Done, "as it was before", "revert")
 	if got := l.text(); got != start {
 		t.Errorf("reverted, it has %s\nbefore: %s", got, start)
 	}
 
-	l.run(exitDone, "runs on this machine", append([]string{"apply", "--confirm", "30s"}, rates...)...)
+	l.run(cli.Done, "runs on this machine", append([]string{"apply", "--confirm", "30s"}, rates...)...)
 	l.checkSecret()
-	l.run(exitPrecondition, "confirm", append([]string{"apply", "--yes"}, rates...)...)
-	l.run(exitDone, "Kept", "confirm")
-	l.run(exitDone, "as it was before", "revert")
+	l.run(cli.Precondition, "confirm", append([]string{"apply", "--yes"}, rates...)...)
+	l.run(cli.Done, "Kept", "confirm")
+	l.run(cli.Done, "as it was before", "revert")
 
-	l.run(exitDone, "runs on this machine", append([]string{"apply", "--confirm", "6s"}, rates...)...)
+	l.run(cli.Done, "runs on this machine", append([]string{"apply", "--confirm", "6s"}, rates...)...)
 	l.cut.Store(true)
-	l.run(exitPrecondition, "check the address", "status")
+	l.run(cli.Precondition, "check the address", "status")
 	before := l.lost.Load()
 	l.wait("the watchdog to try in vain, and again", func() bool { return l.lost.Load() >= before+2 })
 	if l.text() != kept {
@@ -188,7 +189,7 @@ func TestOPNsenseFromLaptop(t *testing.T) {
 	}
 	l.cut.Store(false)
 	l.wait("the watchdog to undo", func() bool { return l.text() == start })
-	l.run(exitPrecondition, "", "confirm")
+	l.run(cli.Precondition, "", "confirm")
 }
 
 // TestOPNsenseRefused: each missing or wrong part of the access to the router
@@ -204,13 +205,13 @@ func TestOPNsenseRefused(t *testing.T) {
 		t.Fatal(name)
 		return nil
 	}
-	l.runWith(without("--fingerprint"), exitPrecondition, "--fingerprint", "status")
-	l.runWith(without("--api-key-file"), exitPrecondition, "--api-key-file", "status")
-	l.runWith(append(without("--fingerprint"), "--fingerprint", strings.Repeat("00", 32)), exitPrecondition, "not the one that was given", "status")
-	l.runWith(append(without("--router"), "--router", "opnsense+https://key:"+apiSecret+"@router"), exitUsage, "elsewhere", "status")
-	l.runWith(append(without("--router"), "--router", "ssh://root:"+apiSecret+"@router"), exitUsage, "must not contain a password", "status")
-	l.run(exitUsage, "opnsense", "status", "--for", "linux")
-	l.run(exitUsage, "ssh://", "status", "--watchdog", "router")
+	l.runWith(without("--fingerprint"), cli.Precondition, "--fingerprint", "status")
+	l.runWith(without("--api-key-file"), cli.Precondition, "--api-key-file", "status")
+	l.runWith(append(without("--fingerprint"), "--fingerprint", strings.Repeat("00", 32)), cli.Precondition, "not the one that was given", "status")
+	l.runWith(append(without("--router"), "--router", "opnsense+https://key:"+apiSecret+"@router"), cli.Usage, "elsewhere", "status")
+	l.runWith(append(without("--router"), "--router", "ssh://root:"+apiSecret+"@router"), cli.Usage, "must not contain a password", "status")
+	l.run(cli.Usage, "opnsense", "status", "--for", "linux")
+	l.run(cli.Usage, "ssh://", "status", "--watchdog", "router")
 	if strings.Contains(l.said.String(), apiSecret) {
 		t.Error("the secret was printed")
 	}
@@ -287,21 +288,21 @@ func TestOPNsenseWatchdog(t *testing.T) {
 	watchdog := l.withShell()
 	start := l.text()
 	rates := []string{"--down", "30mbit", "--up", "5mbit"}
-	l.run(exitDone, "undone in 2s", append([]string{"apply", "--confirm", "2s", "--watchdog", watchdog}, rates...)...)
+	l.run(cli.Done, "undone in 2s", append([]string{"apply", "--confirm", "2s", "--watchdog", watchdog}, rates...)...)
 	l.cut.Store(true)
 	l.wait("the router to undo", func() bool { return l.text() == start })
 	l.cut.Store(false)
-	l.run(exitPrecondition, "", "confirm")
-	l.run(exitDone, "undone in 40s", append([]string{"apply", "--confirm", "40s", "--watchdog", watchdog}, rates...)...)
+	l.run(cli.Precondition, "", "confirm")
+	l.run(cli.Done, "undone in 40s", append([]string{"apply", "--confirm", "40s", "--watchdog", watchdog}, rates...)...)
 	kept := l.text()
-	l.run(exitDone, "Kept", "confirm")
+	l.run(cli.Done, "Kept", "confirm")
 	if left, _ := filepath.Glob(l.runs + "/unbloat-watchdog-*"); len(left) > 0 {
 		t.Errorf("watchdogs are left: %v", left)
 	}
 	if l.text() != kept || kept == start {
 		t.Error("what was confirmed is not there")
 	}
-	l.run(exitDone, "as it was before", "revert")
+	l.run(cli.Done, "as it was before", "revert")
 	if l.text() != start {
 		t.Error("reverted, it is not as before")
 	}

@@ -1,5 +1,3 @@
-//go:build !omit_daemon
-
 package main
 
 import (
@@ -14,12 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/apply"
-	"unbloat/internal/apply/proc"
-	"unbloat/internal/bounded"
-	"unbloat/internal/daemon"
-	kept "unbloat/internal/daemon/config"
-	"unbloat/internal/reason"
+	"unbloat/guard"
+	"unbloat/internal/cure/apply"
+	kept "unbloat/internal/keep/config"
+	"unbloat/internal/keep/daemon"
+	"unbloat/internal/show/cli"
+	"unbloat/reason"
 	"unbloat/unit"
 )
 
@@ -105,15 +103,15 @@ func newRpcdCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case args[0] == "list" && len(args) == 1:
-				return printJSON(c.OutOrStdout(), rpcdMethods())
+				return cli.PrintJSON(c.OutOrStdout(), rpcdMethods())
 			case args[0] == "call" && len(args) == 2:
 				answer, err := f.rpcd(c.Context(), args[1], c.InOrStdin())
 				if err != nil {
 					answer = map[string]any{"error": rpcdError(err)}
 				}
-				return printJSON(c.OutOrStdout(), answer)
+				return cli.PrintJSON(c.OutOrStdout(), answer)
 			}
-			return usageError("rpcd: it takes list, or call and a METHOD")
+			return cli.UsageError("rpcd: it takes list, or call and a METHOD")
 		},
 	}
 	c.Flags().StringVar(&f.config, "config", "/etc/config/unbloat", "the daemon's configuration")
@@ -150,12 +148,12 @@ func rpcdError(err error) *daemon.Error {
 // rpcd does what a call asks for.
 func (f *daemonFlags) rpcd(ctx context.Context, method string, in io.Reader) (any, error) {
 	var a rpcdArgs
-	text, err := bounded.Limit{Size: daemon.MostLine}.Read(in)
+	text, err := guard.Limit{Size: daemon.MostLine}.Read(in)
 	if err == nil && len(text) > 0 {
 		err = json.Unmarshal(text, &a)
 	}
 	if err != nil {
-		return nil, usageError("rpcd: read the arguments of %s: %w", method, err)
+		return nil, cli.UsageError("rpcd: read the arguments of %s: %w", method, err)
 	}
 	switch {
 	case method == rpcdStatus:
@@ -224,7 +222,7 @@ func (f *daemonFlags) rpcdStatus(ctx context.Context, a rpcdArgs) (*rpcdState, e
 	if is.Failure != "" {
 		s.Problem = is.Failure
 	}
-	s.Can, s.Page = canWork(), conf.UI.Listen.IsValid()
+	s.Can, s.Page = true, conf.UI.Listen.IsValid()
 	if s.Run, err = rpcdRunOf(ctx, c); err != nil {
 		return nil, err
 	}
@@ -232,7 +230,7 @@ func (f *daemonFlags) rpcdStatus(ctx context.Context, a rpcdArgs) (*rpcdState, e
 	for _, w := range is.WANs {
 		x := rpcdWAN{WANStatus: w}
 		if j := f.pending(ctx, w); j != nil {
-			x.Pending = max((j.Deadline - proc.Uptime()).Seconds(), 0.1)
+			x.Pending = max((j.Deadline - apply.Uptime()).Seconds(), 0.1)
 			x.Down, x.Up = j.Plan.DownBps, j.Plan.UpBps // what is there now
 		}
 		for _, c := range conf.WANs {
@@ -241,7 +239,7 @@ func (f *daemonFlags) rpcdStatus(ctx context.Context, a rpcdArgs) (*rpcdState, e
 			}
 		}
 		if w.Line != nil {
-			x.WhyDown, x.WhyUp = w.Line.Down.Why.Text(language, reason.Page), w.Line.Up.Why.Text(language, reason.Page)
+			x.WhyDown, x.WhyUp = w.Line.Down.Why.Reason().Text(language, reason.Page), w.Line.Up.Why.Reason().Text(language, reason.Page)
 		}
 		s.WANs = append(s.WANs, x)
 	}
@@ -300,7 +298,7 @@ func (f *daemonFlags) pending(ctx context.Context, w daemon.WANStatus) *apply.Jo
 func (f *daemonFlags) rpcdRates(ctx context.Context, a rpcdArgs) (any, error) {
 	conf, err := daemon.Load(ctx, f.config, nil)
 	if err != nil {
-		return nil, usageError("%w", err)
+		return nil, cli.UsageError("%w", err)
 	}
 	i := slices.IndexFunc(conf.WANs, func(w kept.WAN) bool { return w.Interface == a.WAN && w.Router == a.Router })
 	if i < 0 {
@@ -315,11 +313,11 @@ func (f *daemonFlags) rpcdRates(ctx context.Context, a rpcdArgs) (any, error) {
 			continue
 		}
 		if *x.to, err = unit.ParseRate(x.text); err != nil {
-			return nil, usageError("%w", err)
+			return nil, cli.UsageError("%w", err)
 		}
 	}
 	if key, err := f.checkWAN(ctx, w); err != nil {
-		return nil, usageError("%s: %w", key, err)
+		return nil, cli.UsageError("%s: %w", key, err)
 	}
 	r, err := f.open(ctx, w)
 	if err != nil {

@@ -1,5 +1,3 @@
-//go:build !omit_daemon
-
 package main
 
 import (
@@ -12,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/await"
-	"unbloat/internal/daemon/keep"
+	"unbloat/internal/keep/supervise"
+	"unbloat/testkit/await"
 	"unbloat/unit"
 )
 
@@ -69,7 +67,7 @@ func TestRpcd(t *testing.T) {
 	}
 	write("config wan 'home'\n\toption interface '" + p.wan + "' # the modem\n\toption lan '" + p.lan + "'\n\toption platform '" + p.platform + "'\n\toption down '50 Mbit/s'\n\toption up '10 Mbit/s'\n")
 	s.daemon(t, config)
-	await.Until(t, 40*time.Second, "the daemon to apply its configuration", func() bool { return s.kept(t.Context()).State == keep.InPlace })
+	await.Until(t, 40*time.Second, "the daemon to apply its configuration", func() bool { return s.kept(t.Context()).State == supervise.InPlace })
 	one := func() rpcdWAN {
 		t.Helper()
 		r := ask(`{"lang":"de","ubus_rpc_session":"0"}`, "call", "status")
@@ -79,7 +77,7 @@ func TestRpcd(t *testing.T) {
 		return r.WANs[0]
 	}
 	first := s.Text()
-	if w := one(); w.State != keep.InPlace || w.LineDown != 50*unit.MbitPerSecond || w.Pending != 0 || first == start {
+	if w := one(); w.State != supervise.InPlace || w.LineDown != 50*unit.MbitPerSecond || w.Pending != 0 || first == start {
 		t.Errorf("%+v", w)
 	}
 	const rates = `{"wan":"em0","down":"40 Mbit/s","seconds":60}`
@@ -90,7 +88,7 @@ func TestRpcd(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 	ask(`{"wan":"em0"}`, "call", "revert")
-	if w := one(); w.Pending != 0 || w.State == keep.Suspended || s.Text() != first {
+	if w := one(); w.Pending != 0 || w.State == supervise.Suspended || s.Text() != first {
 		t.Errorf("undone, it is %+v\n%s", w, s.Text())
 	}
 	ask(rates, "call", "rates")
@@ -104,11 +102,11 @@ func TestRpcd(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 	ask(`{"wan":"em0"}`, "call", "revert")
-	if w := one(); w.State != keep.Suspended || s.Text() != start {
+	if w := one(); w.State != supervise.Suspended || s.Text() != start {
 		t.Errorf("off, it is %+v\n%s", w, s.Text())
 	}
 	ask(`{"wan":"em0"}`, "call", "on")
-	if w := one(); w.State != keep.InPlace {
+	if w := one(); w.State != supervise.InPlace {
 		t.Errorf("%+v", w)
 	}
 	for method, c := range map[string]struct{ args, code string }{

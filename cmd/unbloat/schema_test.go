@@ -1,4 +1,4 @@
-//go:build !omit_measure && !omit_lab
+//go:build !router
 
 package main
 
@@ -16,18 +16,24 @@ import (
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/rogpeppe/go-internal/txtar"
 
-	"unbloat/internal/daemon"
-	"unbloat/internal/doctor"
-	"unbloat/internal/lab"
-	"unbloat/internal/path"
-	"unbloat/internal/plan"
-	"unbloat/internal/platform"
-	"unbloat/internal/platform/all"
-	"unbloat/internal/prove"
-	"unbloat/internal/reason"
-	"unbloat/internal/tune"
-	"unbloat/internal/verdict"
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/cure/platform"
+	"unbloat/internal/cure/platform/all"
+	"unbloat/internal/cure/prove"
+	"unbloat/internal/cure/tune"
+	"unbloat/internal/keep/daemon"
+	"unbloat/internal/keep/follow"
+	"unbloat/internal/measure/path"
+	"unbloat/internal/measure/verdict"
+	"unbloat/internal/show/cli"
+	"unbloat/lab"
+	"unbloat/lab/aqm"
+	"unbloat/lab/scenario"
+	"unbloat/lab/simlab"
+	"unbloat/reason"
+	"unbloat/scenarios"
 	"unbloat/unit"
 )
 
@@ -40,7 +46,7 @@ func printed() map[string]reflect.Type {
 		prove.Schema:           reflect.TypeFor[prove.Result](),
 		path.Schema:            reflect.TypeFor[path.Result](),
 		"unbloat.lab/1":        reflect.TypeFor[lab.Result](),
-		"unbloat.doctor/1":     reflect.TypeFor[doctor.Report](),
+		"unbloat.doctor/1":     reflect.TypeFor[platform.DoctorReport](),
 		"unbloat.apply/1":      reflect.TypeFor[applied](),
 		"unbloat.revert/1":     reflect.TypeFor[reverted](),
 		"unbloat.status/1":     reflect.TypeFor[routerStatus](),
@@ -49,8 +55,8 @@ func printed() map[string]reflect.Type {
 		"unbloat.history/1":    reflect.TypeFor[listed](),
 		"unbloat.record/1":     reflect.TypeFor[shown](),
 		"unbloat.compare/1":    reflect.TypeFor[comparisonJSON](),
-		"unbloat.sim.replay/1": reflect.TypeFor[replayReport](),
-		"unbloat.error/1":      reflect.TypeFor[failure](),
+		"unbloat.sim.replay/1": reflect.TypeFor[aqm.ReplayReport](),
+		"unbloat.error/1":      reflect.TypeFor[cli.Failure](),
 		"unbloat.version/1":    reflect.TypeFor[built](),
 	}
 }
@@ -60,14 +66,15 @@ func schemaFile(name string) string {
 	return filepath.Join("..", "..", "docs", "schema", strings.NewReplacer("unbloat.", "", "/", "-", ".", "-").Replace(name)+".json")
 }
 
-// schemaOf returns the JSON Schema of a type that commands print.
-func schemaOf(t *testing.T, name string, of reflect.Type) []byte {
-	t.Helper()
+// knownTypes returns the schemas of types that write their JSON themselves.
+func knownTypes() map[reflect.Type]*jsonschema.Schema {
 	text := &jsonschema.Schema{Type: "string"}
-	known := map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[reason.Reason](): {Type: "object", Required: []string{"code"}, Properties: map[string]*jsonschema.Schema{
-			"code": text, "text": text, "phase": text, "causes": {Type: "array", Items: &jsonschema.Schema{Type: "object"}},
-		}},
+	why := &jsonschema.Schema{Type: "object", Required: []string{"code"}, Properties: map[string]*jsonschema.Schema{
+		"code": text, "text": text, "phase": text, "causes": {Type: "array", Items: &jsonschema.Schema{Type: "object"}},
+	}}
+	return map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[reason.Reason](): why,
+		reflect.TypeFor[follow.Why]():    why,
 		reflect.TypeFor[plan.Reason](): {Type: "object", Required: []string{"field", "value", "why"}, Properties: map[string]*jsonschema.Schema{
 			"field": text, "value": text, "why": text, "code": text, "causes": {Type: "array", Items: &jsonschema.Schema{Type: "object"}},
 		}},
@@ -76,9 +83,19 @@ func schemaOf(t *testing.T, name string, of reflect.Type) []byte {
 		reflect.TypeFor[json.RawMessage]():     {},
 		reflect.TypeFor[unit.Rate]():           {Type: "integer", Description: "bit/s"},
 		reflect.TypeFor[unit.Size]():           {Type: "integer", Description: "bytes"},
+		reflect.TypeFor[unit.Milliseconds]():   {Type: "number"},
 		reflect.TypeFor[netip.AddrPort]():      text,
 		reflect.TypeFor[time.Duration]():       {Type: "integer", Description: "ns"},
+		reflect.TypeFor[unit.Seconds]():        {Type: "number"},
+		reflect.TypeFor[map[int]string]():      {Type: "object", AdditionalProperties: text},
 	}
+}
+
+// schemaOf returns the JSON Schema of a type that commands print.
+func schemaOf(t *testing.T, name string, of reflect.Type) []byte {
+	t.Helper()
+	known := knownTypes()
+	text := known[reflect.TypeFor[plan.RatePreference]()]
 	for other, nested := range printed() { // it has a file of its own
 		if nested != of && (name != "unbloat.lab/1" || other != tune.Schema) { // lab's tuning has more members
 			known[nested] = &jsonschema.Schema{Ref: filepath.Base(schemaFile(other))}
@@ -212,7 +229,7 @@ func TestJSONIsAsItsSchema(t *testing.T) {
 	file, ids := aHistory(t)
 	for _, args := range [][]string{
 		{"history", "--json", "--store", file}, {"history", ids["A"], "--json", "--store", file}, {"compare", ids["A"], ids["B"], "--json", "--store", file},
-		{"lab", "run", "exact-link", "--engine", "sim", "--json", "--quiet"}, {"doctor", "--json"}, {"plan", "--json"}, {"version", "--json"},
+		{"doctor", "--json"}, {"plan", "--json"}, {"version", "--json"},
 	} {
 		out, errs, _ := asTyped(t, args...)
 		if out == "" {
@@ -234,7 +251,7 @@ func TestJSONIsAsItsSchema(t *testing.T) {
 	loaded, tuned := spoilt(), aTuning()
 	loaded.Schema, tuned.Schema, tuned.Plan.Schema = verdict.TestSchema, tune.Schema, plan.Schema
 	tuned.Before.Schema, tuned.After.Schema = verdict.TestSchema, verdict.TestSchema
-	for _, r := range []any{loaded, tuned, aPath()} {
+	for _, r := range []any{loaded, tuned, aPath(), simulated(t)} {
 		b, err := json.Marshal(r)
 		if err != nil {
 			t.Fatal(err)
@@ -245,9 +262,81 @@ func TestJSONIsAsItsSchema(t *testing.T) {
 	router := p.make(t)
 	for _, args := range [][]string{{"apply", "--yes", "--json", "--down", "50mbit", "--up", "10mbit", "--wan", p.wan, "--lan", p.lan}, {"status", "--json", "--wan", p.wan}, {"revert", "--json"}} {
 		out, code := router.run(t, append(args, "--for", p.platform)...)
-		if code != exitDone {
+		if code != cli.Done {
 			t.Errorf("%v: exit code %d: %s", args, code, out)
 		}
 		valid(t, strings.Join(args, " "), out)
 	}
+}
+
+// simulated is what the laboratory prints of a scenario, which `report` reads.
+func simulated(t *testing.T) *lab.Result {
+	t.Helper()
+	text, err := scenarios.Text("exact-link")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := scenario.Read("exact-link", text, scenarios.Trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := simlab.Run(t.Context(), s, simlab.Options{Seed: 1, Series: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestFrozenSocket: what the daemon's socket takes and answers, method by method.
+func TestFrozenSocket(t *testing.T) {
+	type method struct{ params, result any }
+	methods := map[string]method{
+		daemon.MethodStatus:    {nil, daemon.Status{}},
+		daemon.MethodApply:     {daemon.ApplyParams{}, daemon.Applied{}},
+		daemon.MethodConfirm:   {daemon.IDParams{}, daemon.Applied{}},
+		daemon.MethodRevert:    {daemon.IDParams{}, daemon.Reverted{}},
+		daemon.MethodOn:        {daemon.OnParams{}, daemon.WANStatus{}},
+		daemon.MethodTurn:      {daemon.TurnParams{}, daemon.Turn{}},
+		daemon.MethodLook:      {},
+		daemon.MethodDecisions: {daemon.DecisionsParams{}, daemon.Decisions{}},
+		daemon.MethodWhy:       {daemon.WhyParams{}, nil}, // schema unbloat.why/1
+		daemon.MethodTune:      {daemon.TuneParams{}, daemon.Started{}},
+		daemon.MethodTest:      {daemon.TestParams{}, daemon.Started{}},
+		daemon.MethodRun:       {daemon.RunParams{}, daemon.RunStatus{}},
+		daemon.MethodHistory:   {daemon.HistoryParams{}, nil}, // schema unbloat.line/1
+		daemon.MethodSettings:  {nil, []daemon.Settings{}},
+		daemon.MethodChange:    {daemon.ChangeParams{}, daemon.Change{}},
+		daemon.MethodEvents:    {nil, []daemon.Happening{}},
+		daemon.MethodClasses:   {daemon.ClassesParams{}, []daemon.FlowClasses{}},
+		daemon.MethodSchedule:  {daemon.ScheduleParams{}, daemon.Schedule{}},
+		daemon.MethodPage:      {daemon.PageParams{}, daemon.Page{}},
+	}
+	known := knownTypes()
+	for name, nested := range printed() {
+		known[nested] = &jsonschema.Schema{Ref: filepath.Base(schemaFile(name))}
+	}
+	schema := func(v any) []byte {
+		if v == nil {
+			return nil
+		}
+		s, err := jsonschema.ForType(reflect.TypeOf(v), &jsonschema.ForOptions{TypeSchemas: known})
+		if err != nil {
+			t.Fatal(err)
+		}
+		nullable(s)
+		b, err := json.MarshalIndent(s, "", " ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return append(b, '\n')
+	}
+	got := []txtar.File{{Name: "request", Data: schema(daemon.Request{})}, {Name: "response", Data: schema(daemon.Response{})}}
+	for _, name := range daemon.Methods() {
+		m, ok := methods[name]
+		if !ok {
+			t.Errorf("method %s is not frozen", name)
+		}
+		got = append(got, txtar.File{Name: name + " takes", Data: schema(m.params)}, txtar.File{Name: name + " answers", Data: schema(m.result)})
+	}
+	frozen(t, "socket", got)
 }

@@ -1,4 +1,4 @@
-//go:build !omit_serve
+//go:build !router
 
 package main
 
@@ -20,10 +20,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"unbloat/guard"
 	"unbloat/internal/serve"
-	"unbloat/internal/store"
-	"unbloat/internal/visitor"
-	"unbloat/internal/webtest"
+	"unbloat/internal/show/cli"
+	"unbloat/internal/show/store"
 	"unbloat/unit"
 )
 
@@ -84,7 +84,7 @@ results and the limits of addresses. While the database is away results wait in
 ones continue for --drain; sockets of systemd stay open meanwhile.
 docs/running-a-server.md describes how to run one server, or five.`,
 		Example: "  unbloat serve\n  unbloat serve --key SECRET --metrics 127.0.0.1:7677\n  unbloat serve --web :443 --cert fullchain.pem --cert-key privkey.pem --irtt \"\"",
-		Args:    exactArgs(0, "no arguments"),
+		Args:    cli.ExactArgs(0, "no arguments"),
 	}
 	o.register(cmd.Flags())
 	cmd.RunE = func(c *cobra.Command, _ []string) error {
@@ -116,10 +116,10 @@ func (o *serveFlags) register(f *pflag.FlagSet) {
 	_ = f.MarkHidden("results") // only for old scripts
 	f.IntVar(&o.keep, "keep-results", 1000, "how many of the page's results are kept, the newest; 0: in memory only; in a database: any number")
 	f.Var(&o.keepFor, "keep", "for how long the page's results are kept, such as 90d (default: for ever)")
-	durationFlag(f, &o.drain, "drain", 90*time.Second, "how long sessions may go on after SIGTERM, while no new ones are taken")
+	cli.DurationFlag(f, &o.drain, "drain", 90*time.Second, "how long sessions may go on after SIGTERM, while no new ones are taken")
 	f.StringVar(&o.servers, "servers", "", "signed `FILE` of `unbloat servers sign`, served at /servers.json")
 	f.BoolVar(&o.logClients, "log-clients", false, "log clients' addresses, and each refusal")
-	f.IntVar(&o.pageSessions, "max-page-sessions", webtest.DefaultLimits().Sessions, "tests of the page at once")
+	f.IntVar(&o.pageSessions, "max-page-sessions", serve.DefaultPageLimits().Sessions, "tests of the page at once")
 	f.StringVar(&p.Key, "key", "", "`KEY` that clients must know (others on this machine see it; better --key-file or UNBLOAT_KEY)")
 	f.StringVar(&o.keyFile, "key-file", "", "`FILE` whose first line is the key")
 	f.IntVar(&p.Limits.Sessions, "max-sessions", d.Sessions, "sessions at once")
@@ -128,11 +128,11 @@ func (o *serveFlags) register(f *pflag.FlagSet) {
 	f.IntVar(&p.Limits.AddressConns, "max-connections-per-address", d.AddressConns, "TCP connections of one address at once")
 	f.IntVar(&p.Limits.Flows, "max-flows", d.Flows, "data connections of one session, both ways together")
 	f.IntVar(&p.Limits.Streams, "max-streams", d.Streams, "streams of datagrams of one session")
-	durationFlag(f, &p.Limits.Handshake, "max-handshake", d.Handshake, "how long a new connection may take for its first request")
-	durationFlag(f, &p.Limits.Idle, "max-idle", d.Idle, "after what time an inactive session is closed")
-	durationFlag(f, &p.Limits.Session, "max-session", d.Session, "how long one session may last")
-	durationFlag(f, &p.Limits.Load, "max-load", d.Load, "how long one load may last")
-	durationFlag(f, &p.Limits.AddressTime, "max-time-per-address", d.AddressTime, "how long the sessions of one address may last within an hour, in total")
+	cli.DurationFlag(f, &p.Limits.Handshake, "max-handshake", d.Handshake, "how long a new connection may take for its first request")
+	cli.DurationFlag(f, &p.Limits.Idle, "max-idle", d.Idle, "after what time an inactive session is closed")
+	cli.DurationFlag(f, &p.Limits.Session, "max-session", d.Session, "how long one session may last")
+	cli.DurationFlag(f, &p.Limits.Load, "max-load", d.Load, "how long one load may last")
+	cli.DurationFlag(f, &p.Limits.AddressTime, "max-time-per-address", d.AddressTime, "how long the sessions of one address may last within an hour, in total")
 	f.Var(&o.bytes, "max-bytes", "what one session may move, such as 50GB (default: no limit)")
 	f.Var(&o.perHour, "max-bytes-per-address", fmt.Sprintf("what one address may move within an hour (default %s; no limit for this machine itself)", d.AddressBytes))
 	f.BoolVar(&o.quiet, "quiet", false, "log warnings only")
@@ -152,12 +152,12 @@ func (o *serveFlags) check(f *pflag.FlagSet) error {
 		case err != nil:
 		case strings.HasPrefix(flag.Name, "max-"):
 			if v == "" || v == "0" || v == "0s" || strings.HasPrefix(v, "-") {
-				err = usageError("serve: --%s: must be more than 0", flag.Name)
+				err = cli.UsageError("serve: --%s: must be more than 0", flag.Name)
 			}
 		case flag.Name == "drain" && o.drain < 0:
-			err = usageError("serve: --drain %v: must be 0 or more", o.drain)
+			err = cli.UsageError("serve: --drain %v: must be 0 or more", o.drain)
 		case flag.Name == "keep-results" && o.keep < 0:
-			err = usageError("serve: --keep-results %d: must be 0 or more", o.keep)
+			err = cli.UsageError("serve: --keep-results %d: must be 0 or more", o.keep)
 		}
 	})
 	for _, a := range []struct{ name, address string }{{"listen", o.options.Listen}, {"irtt", o.options.Irtt}, {"iperf3", o.options.Iperf3}, {"netperf", o.options.Netperf}, {"web", o.options.Web}, {"metrics", o.options.Metrics}} {
@@ -166,16 +166,16 @@ func (o *serveFlags) check(f *pflag.FlagSet) error {
 		}
 		_, port, e := net.SplitHostPort(a.address)
 		if _, notNumber := strconv.ParseUint(port, 10, 16); e != nil || notNumber != nil {
-			err = usageError("serve: --%s %q: is not an address to listen on; write it like :7676, 127.0.0.1:7676 or [::1]:7676", a.name, a.address)
+			err = cli.UsageError("serve: --%s %q: is not an address to listen on; write it like :7676, 127.0.0.1:7676 or [::1]:7676", a.name, a.address)
 		}
 	}
 	if err == nil {
 		if o.options.NetperfData, err = serve.ParsePortRange(o.netperfData); err != nil {
-			err = usageError("serve: --netperf-data: %v", err)
+			err = cli.UsageError("serve: --netperf-data: %v", err)
 		}
 	}
 	if err == nil && (o.cert == "") != (o.certKey == "") {
-		err = usageError("serve: --cert and --cert-key go together: one is the certificate, the other its private key")
+		err = cli.UsageError("serve: --cert and --cert-key go together: one is the certificate, the other its private key")
 	}
 	return err
 }
@@ -223,17 +223,17 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 	p.Hurry = hurry
 	var err error
 	if p.Sockets, err = serve.InheritSockets(os.Getenv); err != nil {
-		return &exitError{exitPrecondition, fmt.Errorf("serve: %w", err)}
+		return cli.Exit(cli.Precondition, fmt.Errorf("serve: %w", err))
 	}
 	if o.servers != "" {
 		if p.Servers, err = newServerList(o.servers, log); err != nil {
-			return &exitError{exitPrecondition, fmt.Errorf("serve: %w", err)}
+			return cli.Exit(cli.Precondition, fmt.Errorf("serve: %w", err))
 		}
 	}
 	if store.IsDatabase(o.store) {
 		budgets, err := store.OpenBudgets(o.store, serve.BudgetWindow, time.Now)
 		if err != nil {
-			return &exitError{exitPrecondition, fmt.Errorf("serve: %w", err)}
+			return cli.Exit(cli.Precondition, fmt.Errorf("serve: %w", err))
 		}
 		defer budgets.Close()
 		p.Budgets = budgets
@@ -243,31 +243,31 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 		if err != nil && o.options.Lenient && o.cert == "" {
 			log.Warn("HTTPS is not served", "reason", err)
 		} else if err != nil {
-			return &exitError{exitPrecondition, fmt.Errorf("serve: %w", err)}
+			return cli.Exit(cli.Precondition, fmt.Errorf("serve: %w", err))
 		}
 		if p.Cert = cert; cert != nil {
-			log.Info("certificate", "sha256", visitor.Fingerprint(cert))
+			log.Info("certificate", "sha256", guard.Fingerprint(cert))
 		}
 	}
-	var people *webtest.Handler
+	var people *serve.Page
 	account := &pageAccount{}
 	if p.Web != "" {
 		results, closeResults, err := o.openResults(c.Context(), log)
 		if err != nil {
-			return &exitError{exitPrecondition, fmt.Errorf("serve: %w", err)}
+			return cli.Exit(cli.Precondition, fmt.Errorf("serve: %w", err))
 		}
 		defer closeResults()
-		options := webtest.Options{Log: log, Account: account, Simulator: newSimulator(), Limits: webtest.Limits{Sessions: o.pageSessions}}
+		options := serve.PageOptions{Log: log, Account: account, Limits: serve.PageLimits{Sessions: o.pageSessions}}
 		if results != nil {
 			options.Store, p.Waiting = results, results.Waiting
 		}
-		people = webtest.New(options)
+		people = serve.NewPage(options)
 		defer people.Close()
 		p.Page, p.Stopping = people, people.Close // the server waits for the page's sessions
 	}
 	s, err := serve.Listen(p)
 	if err != nil {
-		return &exitError{exitPrecondition, err}
+		return cli.Exit(cli.Precondition, err)
 	}
 	account.Server = s // no request comes before Serve
 	if people != nil && s.Web().IsValid() {
@@ -279,7 +279,7 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 		log.Warn("nothing listens on a socket of the service manager", "socket", unused)
 	}
 	log.Info("serving", "address", s.Addr(), "irtt", s.Irtt(), "iperf3", s.Iperf3(), "netperf", s.Netperf(), "web", s.Web(), "metrics", s.Metrics())
-	if !o.quiet && isTerminal(c.ErrOrStderr()) {
+	if !o.quiet && cli.IsTerminal(c.ErrOrStderr()) {
 		printHowTo(c.ErrOrStderr(), s.Addr(), s.Web(), ownAddresses(), p.Key != "")
 	}
 	err = s.Serve(c.Context())
@@ -288,7 +288,7 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 }
 
 // listenDatagrams listens for the page's probes as datagrams.
-func listenDatagrams(people *webtest.Handler, at netip.AddrPort, sockets *serve.Sockets) error {
+func listenDatagrams(people *serve.Page, at netip.AddrPort, sockets *serve.Sockets) error {
 	c, err := sockets.Datagrams(net.UDPAddrFromAddrPort(at))
 	if err == nil {
 		_, err = people.ServeDatagrams(c)
@@ -329,10 +329,10 @@ func hurried() (hurry <-chan struct{}, stop func()) {
 type pageAccount struct{ *serve.Server }
 
 // openResults opens the store of the page's results; nil keeps them in memory.
-func (o *serveFlags) openResults(ctx context.Context, log *slog.Logger) (webtest.Kept, func(), error) {
+func (o *serveFlags) openResults(ctx context.Context, log *slog.Logger) (serve.Kept, func(), error) {
 	none := func() {}
 	file, database := o.store, store.IsDatabase(o.store)
-	keeping := webtest.Keeping{Most: o.keep, For: time.Duration(o.keepFor), Tool: version, Log: log}
+	keeping := serve.Keeping{Most: o.keep, For: time.Duration(o.keepFor), Tool: version, Log: log}
 	switch {
 	case database:
 		dir, err := o.dir()
@@ -355,7 +355,7 @@ func (o *serveFlags) openResults(ctx context.Context, log *slog.Logger) (webtest
 		file = filepath.Join(dir, "page.db")
 	}
 	keeping.Place = file
-	kept, err := webtest.OpenKept(ctx, keeping)
+	kept, err := serve.OpenKept(ctx, keeping)
 	switch {
 	case err != nil && o.store != "":
 		return nil, none, err

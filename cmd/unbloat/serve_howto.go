@@ -1,4 +1,4 @@
-//go:build !omit_serve
+//go:build !router
 
 package main
 
@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"rsc.io/qr"
+
+	"unbloat/internal/show/cli"
 )
 
 // serverKey returns the key that clients must have: from --key, --key-file, or
@@ -18,21 +20,21 @@ import (
 func serverKey(key string, given bool, file string, getenv func(string) (string, bool)) (string, error) {
 	switch {
 	case given && file != "":
-		return "", usageError("serve: give --key or --key-file, not both")
+		return "", cli.UsageError("serve: give --key or --key-file, not both")
 	case given && key == "":
-		return "", usageError("serve: --key is empty, and would let anybody in; leave it out if that is meant")
+		return "", cli.UsageError("serve: --key is empty, and would let anybody in; leave it out if that is meant")
 	case given:
 		return key, nil
 	case file != "":
 		key, err := readKey(file)
 		if err != nil {
-			return "", usageError("serve: --key-file: %w", err)
+			return "", cli.UsageError("serve: --key-file: %w", err)
 		}
 		return key, nil
 	}
 	if env, set := getenv("UNBLOAT_KEY"); set {
 		if env == "" {
-			return "", usageError("serve: UNBLOAT_KEY is empty, and would let anybody in; unset it if that is meant")
+			return "", cli.UsageError("serve: UNBLOAT_KEY is empty, and would let anybody in; unset it if that is meant")
 		}
 		return env, nil
 	}
@@ -69,7 +71,7 @@ func printHowTo(w io.Writer, own, web netip.AddrPort, addresses []netip.Addr, ke
 	page := "http://" + net.JoinHostPort(host.String(), strconv.Itoa(int(web.Port()))) + "/"
 	fmt.Fprintf(w, "or open %s in a browser.\n\n", page)
 	if code, err := qr.Encode(page, qr.L); err == nil {
-		fmt.Fprintln(raw(w), halfBlocks(code))
+		fmt.Fprintln(cli.Raw(w), halfBlocks(code))
 	}
 	fmt.Fprintln(w, "Ctrl-C ends it.")
 }

@@ -1,4 +1,4 @@
-//go:build !omit_serve && !omit_measure
+//go:build !router
 
 package main
 

@@ -1,9 +1,10 @@
-//go:build !omit_serve && !omit_store && !omit_web
+//go:build !router
 
 package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,8 +23,9 @@ import (
 
 	"github.com/coder/websocket"
 
-	"unbloat/internal/verdict"
-	"unbloat/internal/webtest"
+	"unbloat/internal/measure/verdict"
+	"unbloat/internal/serve"
+	"unbloat/internal/show/cli"
 )
 
 // oursAlone turns off the protocols of others, whose ports are fixed: another
@@ -80,23 +82,23 @@ func startServe(t *testing.T, args ...string) (url string, stop func()) {
 }
 
 // aSession opens a test as the page does.
-func aSession(t *testing.T, url string, header http.Header) (webtest.Hello, int) {
+func aSession(t *testing.T, url string, header http.Header) (serve.Hello, int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	c, resp, err := websocket.Dial(ctx, url+"/api/probe", &websocket.DialOptions{Subprotocols: []string{webtest.Subprotocol}, HTTPHeader: header})
+	c, resp, err := websocket.Dial(ctx, url+"/api/probe", &websocket.DialOptions{Subprotocols: []string{serve.Subprotocol}, HTTPHeader: header})
 	if err != nil {
 		if resp == nil {
 			t.Fatal(err)
 		}
-		return webtest.Hello{}, resp.StatusCode
+		return serve.Hello{}, resp.StatusCode
 	}
 	t.Cleanup(func() { _ = c.CloseNow() })
 	_, text, err := c.Read(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var hello webtest.Hello
+	var hello serve.Hello
 	if err := json.Unmarshal(text, &hello); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -121,7 +123,7 @@ func TestPageBudget(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	c, _, err := websocket.Dial(ctx, url+"/api/probe", &websocket.DialOptions{Subprotocols: []string{webtest.Subprotocol}})
+	c, _, err := websocket.Dial(ctx, url+"/api/probe", &websocket.DialOptions{Subprotocols: []string{serve.Subprotocol}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +140,7 @@ func TestPageBudget(t *testing.T) {
 // measured returns a result of an idle line, as the page submits it.
 func measured(t *testing.T) string {
 	t.Helper()
-	p := webtest.RawPhase{Name: verdict.PhaseIdle, EndUs: 3_000_000, BinUs: 100_000, Skips: []webtest.Skip{}, DownByte: []int64{}, UpByte: []int64{}}
+	p := serve.RawPhase{Name: verdict.PhaseIdle, EndUs: 3_000_000, BinUs: 100_000, Skips: []serve.Skip{}, DownByte: []int64{}, UpByte: []int64{}}
 	for i := range int64(150) {
 		p.Probes.DueUs = append(p.Probes.DueUs, i*20_000)
 		p.Probes.SentUs = append(p.Probes.SentUs, i*20_000)
@@ -146,8 +148,8 @@ func measured(t *testing.T) string {
 		p.Probes.ServerUs = append(p.Probes.ServerUs, i*20_000+10_000)
 		p.Probes.HeldUs = append(p.Probes.HeldUs, 30)
 	}
-	text, err := json.Marshal(webtest.Submission{
-		Schema: webtest.SubmissionSchema, IntervalUs: 20_000, TickUs: 5, Protocol: "http/1.1", Transport: webtest.OverWebSocket, Phases: []webtest.RawPhase{p},
+	text, err := json.Marshal(serve.Submission{
+		Schema: serve.SubmissionSchema, IntervalUs: 20_000, TickUs: 5, Protocol: "http/1.1", Transport: serve.OverWebSocket, Phases: []serve.RawPhase{p},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +178,7 @@ func TestServePage(t *testing.T) {
 	dir := t.TempDir()
 	state := []string{"--state-dir", dir}
 	url, stop := startServe(t, state...)
-	for _, path := range []string{"/", "/model", "/favicon.svg"} {
+	for _, path := range []string{"/", "/favicon.svg"} {
 		if status, text := fetch(t, get(t, url+path)); status != http.StatusOK || len(text) < 100 {
 			t.Errorf("%s: %d, %d bytes", path, status, len(text))
 		}
@@ -191,7 +193,7 @@ func TestServePage(t *testing.T) {
 	}
 	r.Header.Set("Content-Type", "application/json")
 	status, text := fetch(t, r)
-	var saved webtest.Saved
+	var saved serve.Saved
 	if err := json.Unmarshal([]byte(text), &saved); err != nil || status != http.StatusOK || saved.ID == "" {
 		t.Fatalf("%d %.300s: %v", status, text, err)
 	}
@@ -212,9 +214,6 @@ func TestServePage(t *testing.T) {
 	if _, status := aSession(t, url, nil); status != http.StatusUnauthorized {
 		t.Errorf("a test without the key: %d", status)
 	}
-	if status, _ := fetch(t, get(t, url+"/api/model?queue=cake")); status != http.StatusUnauthorized {
-		t.Errorf("a simulation without the key: %d", status)
-	}
 	if _, status := aSession(t, url, http.Header{"Authorization": {"Bearer sesame"}}); status != http.StatusSwitchingProtocols {
 		t.Errorf("a test with the key: %d", status)
 	}
@@ -227,4 +226,39 @@ func get(t *testing.T, url string) *http.Request {
 		t.Fatal(fmt.Errorf("ask for %s: %w", url, err))
 	}
 	return r
+}
+
+// A server ends cleanly when its context ends, and says so.
+func TestServeCommand(t *testing.T) {
+	c := newServeCommand()
+	var log bytes.Buffer
+	c.SetErr(&log)
+	c.SetArgs([]string{"--listen", "127.0.0.1:0", "--state-dir", t.TempDir()})
+	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer stop()
+	if err := c.ExecuteContext(ctx); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "serving") || !strings.Contains(log.String(), "stopped") {
+		t.Errorf("log %q", log.String())
+	}
+	for address, code := range map[string]int{"nonsense": cli.Usage, "192.0.2.1:0": cli.Precondition} { // not an address of this machine
+		c = newServeCommand()
+		c.SilenceErrors, c.SilenceUsage = true, true
+		c.SetArgs(append([]string{"--listen", address, "--web", ""}, oursAlone...))
+		var e *cli.Error
+		if err := c.ExecuteContext(t.Context()); !errors.As(err, &e) || e.Code != code {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+// Without a home the server keeps nothing in the directory that happens to be the working
+// one.
+func TestServeHere(t *testing.T) {
+	t.Setenv("HOME", "")
+	t.Setenv("XDG_STATE_HOME", "here")
+	if dir, err := (&serveFlags{}).dir(); err == nil {
+		t.Errorf("the server keeps its state in %s", dir)
+	}
 }

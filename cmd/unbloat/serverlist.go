@@ -1,5 +1,3 @@
-//go:build !omit_http && !omit_measure
-
 package main
 
 import (
@@ -10,26 +8,27 @@ import (
 	"strings"
 	"time"
 
-	"unbloat/internal/servers"
+	"unbloat/internal/measure/protocol/public"
+	"unbloat/internal/show/cli"
 	"unbloat/unit"
 )
 
 // nearest returns the server to measure with: a --server value unchanged, or
 // the nearest server of the list that it names, which it prints to w.
 func nearest(ctx context.Context, w io.Writer, server string) (string, error) {
-	if !strings.HasPrefix(server, servers.Prefix) {
+	if !strings.HasPrefix(server, public.Prefix) {
 		return server, nil
 	}
-	l, err := servers.Fetch(ctx, server, time.Now())
-	if errors.Is(err, servers.ErrMalformed) {
-		return "", usageError("--server %s: %w", server, err)
+	l, err := public.Fetch(ctx, server, time.Now())
+	if errors.Is(err, public.ErrMalformed) {
+		return "", cli.UsageError("--server %s: %w", server, err)
 	}
 	if err != nil {
-		return "", &exitError{exitPrecondition, fmt.Errorf("--server %s: %w", server, err)}
+		return "", cli.Exit(cli.Precondition, fmt.Errorf("--server %s: %w", server, err))
 	}
-	all, err := servers.Choose(ctx, l, servers.Handshake)
+	all, err := public.Choose(ctx, l, public.Handshake)
 	if err != nil {
-		return "", &exitError{exitPrecondition, fmt.Errorf("--server %s: %w", server, err)}
+		return "", cli.Exit(cli.Precondition, fmt.Errorf("--server %s: %w", server, err))
 	}
 	name := all[0].Address
 	if all[0].Name != "" {

@@ -1,4 +1,4 @@
-//go:build !omit_serve
+//go:build !router
 
 package main
 
@@ -12,7 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/servers"
+	"unbloat/internal/measure/protocol/public"
+	"unbloat/internal/show/cli"
 )
 
 // newServerList returns the handler of /servers.json. It reads the file for
@@ -22,7 +23,7 @@ func newServerList(file string, log *slog.Logger) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the list of servers: %w", err)
 	}
-	l, _, err := servers.Read(text)
+	l, _, err := public.ReadList(text)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w; `unbloat servers sign` makes one", file, err)
 	}
@@ -66,16 +67,16 @@ func newKeyCommand() *cobra.Command {
 		Use:     "new-key FILE",
 		Short:   "Make a key of Ed25519 to sign with, and print its public key",
 		Example: "  unbloat servers new-key servers.key",
-		Args:    exactArgs(1, "one FILE for the key"),
+		Args:    cli.ExactArgs(1, "one FILE for the key"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if _, err := os.Lstat(args[0]); err == nil {
-				return usageError("servers new-key: %s is there already; a new key would make every client refuse the list", args[0])
+				return cli.UsageError("servers new-key: %s is there already; a new key would make every client refuse the list", args[0])
 			}
-			file, public, err := servers.NewKey()
+			file, public, err := public.NewKey()
 			if err != nil {
 				return fmt.Errorf("servers new-key: %w", err)
 			}
-			if err := writeFile(args[0], file, 0o600); err != nil {
+			if err := cli.WriteFile(args[0], file, 0o600); err != nil {
 				return fmt.Errorf("servers new-key: %w", err)
 			}
 			fmt.Fprintln(c.OutOrStdout(), public)
@@ -94,32 +95,32 @@ func newSignCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case keyFile == "":
-				return usageError("servers sign: --key-file is missing; `unbloat servers new-key FILE` makes one")
+				return cli.UsageError("servers sign: --key-file is missing; `unbloat servers new-key FILE` makes one")
 			case output == "":
-				return usageError("servers sign: -o FILE is missing, such as -o servers.json")
+				return cli.UsageError("servers sign: -o FILE is missing, such as -o servers.json")
 			}
 			text, err := os.ReadFile(keyFile)
 			if err != nil {
-				return usageError("servers sign: %w", err)
+				return cli.UsageError("servers sign: %w", err)
 			}
-			key, err := servers.ReadKey(text)
+			key, err := public.ReadKey(text)
 			if err != nil {
-				return usageError("servers sign: key %s: %w", keyFile, err)
+				return cli.UsageError("servers sign: key %s: %w", keyFile, err)
 			}
 			now := time.Now()
-			l := servers.List{Made: now, Until: now.Add(time.Duration(life))}
+			l := public.List{Made: now, Until: now.Add(time.Duration(life))}
 			for _, a := range args {
 				name, address, is := strings.Cut(a, "=")
 				if !is {
 					name, address = "", a
 				}
-				l.Servers = append(l.Servers, servers.Server{Name: name, Address: address})
+				l.Servers = append(l.Servers, public.Listed{Name: name, Address: address})
 			}
-			out, err := servers.Sign(key, l)
+			out, err := public.SignList(key, l)
 			if err != nil {
-				return usageError("servers sign: %w", err)
+				return cli.UsageError("servers sign: %w", err)
 			}
-			return writeFile(output, out, 0o644)
+			return cli.WriteFile(output, out, 0o644)
 		},
 	}
 	c.Flags().StringVar(&keyFile, "key-file", "", "`FILE` with the key to sign with")

@@ -13,11 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/apply/proc"
-	"unbloat/internal/daemon"
-	"unbloat/internal/lang/tc"
-	"unbloat/internal/plan"
-	"unbloat/internal/platform"
+	"unbloat/internal/cure/apply"
+	"unbloat/internal/cure/lang/tc"
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/cure/platform"
+	"unbloat/internal/keep/daemon"
+	"unbloat/internal/show/cli"
 	"unbloat/unit"
 )
 
@@ -73,7 +74,7 @@ type keptState struct {
 
 func newStatusCommand() *cobra.Command {
 	var f routerFlags
-	var watch bool
+	var watch, verbose bool
 	var wan, tag string
 	var most int
 	c := &cobra.Command{
@@ -82,15 +83,17 @@ func newStatusCommand() *cobra.Command {
 		GroupID: "main",
 		Long: "Shows all shapers on the router, whoever made them, and compares them with what was applied.\n" +
 			"If they differ it says how to repair that, and the exit code is 1.\n\n" +
-			"Where flows have classes on Linux and OpenWrt, it lists them with the class of each way.\n\n" +
+			"Where flows have classes on Linux and OpenWrt, it lists them with the class of each way.\n" +
+			"--verbose adds what each queue, class and machine has counted.\n\n" +
 			"--watch shows what a running daemon believes of each line that it keeps, and why the\n" +
 			"shapers' rates are what they are: on a terminal in place, otherwise a line for each\n" +
 			"change. Without a daemon it shows the shapers again every second.",
-		Example: "  unbloat status\n  unbloat status --watch\n  unbloat status --flows 100\n  unbloat status --router ssh://root@192.168.1.1 --json",
-		Args:    exactArgs(0, "no arguments"),
+		Example: "  unbloat status\n  unbloat status --verbose\n  unbloat status --watch\n  unbloat status --flows 100\n  unbloat status --router ssh://root@192.168.1.1 --json",
+		Args:    cli.ExactArgs(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
+			f.short = !verbose && !watch
 			if most < 0 {
-				return usageError("status: --flows %d: a number of flows, 0 for none", most)
+				return cli.UsageError("status: --flows %d: a number of flows, 0 for none", most)
 			}
 			r, err := f.open(c.Context())
 			if err != nil {
@@ -102,7 +105,7 @@ func newStatusCommand() *cobra.Command {
 				if err != nil {
 					return changeError(err)
 				}
-				w := fit(c.OutOrStdout(), terminalWidth(c.OutOrStdout()))
+				w := fit(c.OutOrStdout(), cli.TerminalWidth(c.OutOrStdout()))
 				if err := errors.Join(f.printStatus(w, s, nil, 0), w.Flush()); err != nil {
 					return err
 				}
@@ -118,6 +121,7 @@ func newStatusCommand() *cobra.Command {
 	f.targetFlags.register(c)
 	c.Flags().StringVar(&wan, "wan", "", "interface towards the internet (default: that of the default route)")
 	c.Flags().IntVar(&most, "flows", usualFlows, "where flows have classes: how many to list with theirs; steady ones come first, then those that carried most")
+	c.Flags().BoolVar(&verbose, "verbose", false, "also what each queue, class and machine has counted")
 	c.Flags().BoolVar(&watch, "watch", false, "go on showing it until interrupted; on a terminal in place")
 	c.Flags().StringVar(&tag, "lang", "", "`LANGUAGE` of --watch: en or de (default: LC_ALL, LC_MESSAGES or LANG, else en)")
 	return c
@@ -136,7 +140,7 @@ func (f *routerFlags) status(ctx context.Context, r *router, wan string, most in
 	for _, r := range r.ways() {
 		for _, wan := range r.wans() {
 			if j, err := r.engine.Pending(wan); err == nil && j != nil {
-				s.Pending = append(s.Pending, pendingState{wan, (j.Deadline - proc.Uptime()).Seconds(), j.Plan, j.Failure})
+				s.Pending = append(s.Pending, pendingState{wan, (j.Deadline - apply.Uptime()).Seconds(), j.Plan, j.Failure})
 			}
 			if r, err := r.engine.Record(wan); err == nil && r != nil {
 				s.Committed = append(s.Committed, keptState{wan, r.Time, r.Plan})
@@ -154,7 +158,7 @@ func (f *routerFlags) status(ctx context.Context, r *router, wan string, most in
 				s.Drift = append(s.Drift, drift{w, diffs, f.mend(ctx, r, w)})
 			}
 		}
-		s.AtBoot = s.AtBoot || r.keeper.Kept()
+		s.AtBoot = s.AtBoot || r.persister.Persists()
 	}
 	if s.Daemon, err = f.kept(ctx); err != nil {
 		return nil, err
@@ -188,7 +192,7 @@ func (s *routerStatus) verdict() error {
 	if len(wans) == 0 {
 		return nil
 	}
-	return &exitError{exitFailed, fmt.Errorf("status: %s: what is there is not what was applied; put it back with: %s", strings.Join(wans, ", "), strings.Join(mend, "; "))}
+	return cli.Exit(cli.Failed, fmt.Errorf("status: %s: what is there is not what was applied; put it back with: %s", strings.Join(wans, ", "), strings.Join(mend, "; ")))
 }
 
 // mend returns the command that applies again what is in force on a WAN.
@@ -240,12 +244,12 @@ func (f *routerFlags) watchStatus(ctx context.Context, r *router, wan string, mo
 		now := time.Now()
 		switch {
 		case f.json || f.quiet:
-		case isTerminal(w):
-			fmt.Fprint(raw(w), "\x1b[H\x1b[J")
+		case cli.IsTerminal(w):
+			fmt.Fprint(cli.Raw(w), "\x1b[H\x1b[J")
 		case last != nil:
 			fmt.Fprintln(w)
 		}
-		lines := fit(w, terminalWidth(w))
+		lines := fit(w, cli.TerminalWidth(w))
 		if err := errors.Join(f.printStatus(lines, s, last, now.Sub(at)), lines.Flush()); err != nil {
 			return err
 		}
@@ -265,12 +269,14 @@ func (f *routerFlags) printStatus(w io.Writer, s, last *routerStatus, since time
 	if f.quiet {
 		return nil
 	}
-	if len(s.Shapers) == 0 {
-		fmt.Fprintln(w, "Nothing is shaped: every interface has the kernel's default queue.")
-	}
+	s.printState(w)
+	f.printElsewhere(w, "status")
 	for _, x := range s.Shapers {
 		fmt.Fprintf(w, "%s: %s\n", x.Device, x.Says)
 		for i, c := range x.Counters {
+			if f.short {
+				break
+			}
 			fmt.Fprintf(w, "  %-9s %-6s %s in %d packets, %d dropped, %d marked, backlog %s in %d packets",
 				c.Kind, c.Handle, unit.Size(c.Bytes).Short(), c.Packets, c.Drops, c.Marks, unit.Size(c.BacklogBytes).Short(), c.BacklogPkts)
 			if r, ok := rateSince(last, x.Device, i, c.Handle, c.Bytes, since); ok {
@@ -280,6 +286,38 @@ func (f *routerFlags) printStatus(w io.Writer, s, last *routerStatus, since time
 			s.printClasses(w, x.Device, c)
 		}
 	}
+	if !f.short {
+		s.printHosts(w, last, since)
+	}
+	s.printConnections(w, last, since)
+	return nil
+}
+
+// printState says in a sentence for each line how it is, and what is wrong.
+func (s *routerStatus) printState(w io.Writer) {
+	if len(s.Shapers) == 0 {
+		fmt.Fprintln(w, "Nothing is shaped: every interface has the kernel's default queue.")
+	}
+	for _, k := range s.Committed {
+		says := k.WAN
+		drifts := slices.ContainsFunc(s.Drift, func(d drift) bool { return d.WAN == k.WAN })
+		waits := slices.ContainsFunc(s.Pending, func(p pendingState) bool { return p.WAN == k.WAN })
+		kept := s.Daemon != nil && slices.ContainsFunc(s.Daemon.WANs, func(x daemon.WANStatus) bool { return x.WAN == k.WAN })
+		if !drifts && !waits && !kept { // it is as it was kept; of what it keeps the daemon tells the rates
+			says = fmt.Sprintf("%s is shaped: %s. It", k.WAN, heldTo(k.Plan))
+		}
+		fmt.Fprintf(w, "%s was changed by unbloat, kept at %s. To take it back: unbloat revert\n", says, localText(k.Time))
+	}
+	for _, p := range s.Pending {
+		fmt.Fprintf(w, "A change of %s is undone in %.0f s unless you run: unbloat confirm\n", p.WAN, max(p.Seconds, 0))
+		if p.Failure != "" {
+			fmt.Fprintf(w, "  The undo has not succeeded yet: %s\n", p.Failure)
+		}
+	}
+	if s.AtBoot {
+		fmt.Fprintln(w, "The plan in /etc/unbloat/plan.json is applied at every boot.")
+	}
+	s.printDaemon(w)
 	for wan, lost := range s.LostClasses {
 		fmt.Fprintf(w, "WARNING: the classes of %s are not what was applied: %s. Flows are not told apart as they should be. Apply the plan again, or take it back: unbloat revert\n", wan, strings.Join(lost, "; "))
 	}
@@ -290,22 +328,22 @@ func (f *routerFlags) printStatus(w io.Writer, s, last *routerStatus, since time
 		}
 		fmt.Fprintf(w, "  To put it back: %s\n", d.Mend)
 	}
-	s.printHosts(w, last, since)
-	s.printConnections(w, last, since)
-	s.printDaemon(w)
-	for _, p := range s.Pending {
-		fmt.Fprintf(w, "A change of %s is undone in %.0f s unless you run: unbloat confirm\n", p.WAN, max(p.Seconds, 0))
-		if p.Failure != "" {
-			fmt.Fprintf(w, "  The undo has not succeeded yet: %s\n", p.Failure)
+}
+
+// heldTo says what a plan holds a line to, and what it leaves.
+func heldTo(p plan.Plan) string {
+	var out []string
+	for _, d := range []struct {
+		name string
+		s    *plan.Shaper
+	}{{"download", p.Down}, {"upload", p.Up}} {
+		if d.s == nil {
+			out = append(out, d.name+" not limited")
+		} else {
+			out = append(out, d.name+" limited to "+d.s.Rate.Short())
 		}
 	}
-	for _, k := range s.Committed {
-		fmt.Fprintf(w, "%s was changed by unbloat, kept at %s. To take it back: unbloat revert\n", k.WAN, localText(k.Time))
-	}
-	if s.AtBoot {
-		fmt.Fprintln(w, "The plan in /etc/unbloat/plan.json is applied at every boot.")
-	}
-	return nil
+	return strings.Join(out, ", ")
 }
 
 // rateSince returns a qdisc's rate since the last time.

@@ -9,11 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"unbloat/internal/classify"
-	"unbloat/internal/lang/nft"
-	"unbloat/internal/lang/tc"
-	"unbloat/internal/plan"
-	"unbloat/internal/platform"
+	"unbloat/internal/cure/classify"
+	"unbloat/internal/cure/lang/tc"
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/cure/platform"
 	"unbloat/unit"
 )
 
@@ -52,7 +51,7 @@ func (s *routerStatus) printClasses(w io.Writer, device string, c tc.Counters) {
 	shares := s.shares(device)
 	for _, sh := range lanes(shares) {
 		if c.Kind != "cake" {
-			if strings.HasSuffix(c.Parent, fmt.Sprintf(":%x", nft.HTBMinor(sh.Tin))) {
+			if strings.HasSuffix(c.Parent, fmt.Sprintf(":%x", sh.Tin.HTBMinor())) {
 				fmt.Fprintf(w, "    is %s\n", sh.Class)
 			}
 			continue

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/plan"
-	"unbloat/internal/platform"
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/cure/platform"
 	"unbloat/unit"
 )
 

@@ -1,5 +1,3 @@
-//go:build !omit_ui && !omit_daemon && !omit_serve
-
 package main
 
 import (
@@ -9,18 +7,18 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/flows"
-	"unbloat/internal/platform"
-	"unbloat/internal/trusted/trustedtest"
+	"unbloat/internal/cure/platform"
+	"unbloat/internal/keep/flows"
+	"unbloat/testkit/await"
 )
 
 // TestStrangersLeases: the names of machines come from files of DHCP servers alone. One
 // that another user made where anybody may make files is not believed, and a FIFO, which
 // would hold up the page and the daemon's end, is not waited for.
 func TestStrangersLeases(t *testing.T) {
-	tmp := trustedtest.Tmp(t)
+	tmp := await.NobodysTmp(t)
 	line := func(name, address string) string { return "0 02:00:00:00:00:01 " + address + " " + name + " *\n" }
-	trustedtest.Does(t, tmp, `printf %s "$1" >theirs; mkfifo fifo; ln -s "$2" link`, line("nobodys", "192.0.2.1"), filepath.Join(tmp, "roots"))
+	await.NobodyDoes(t, tmp, `printf %s "$1" >theirs; mkfifo fifo; ln -s "$2" link`, line("nobodys", "192.0.2.1"), filepath.Join(tmp, "roots"))
 	served := filepath.Join(tmp, "server")
 	if err := os.Mkdir(served, 0o755); err != nil {
 		t.Fatal(err)
@@ -62,9 +60,6 @@ func TestStrangersHere(t *testing.T) {
 	f := routerFlags{targetFlags: targetFlags{router: "ssh://root@router"}, stateDir: defaultStateDir}
 	if dir, err := f.journalDir(&platform.Driver{}); err == nil {
 		t.Errorf("the journal is kept in %s", dir)
-	}
-	if dir, err := (&serveFlags{}).dir(); err == nil {
-		t.Errorf("the server keeps its state in %s", dir)
 	}
 	t.Setenv("HOME", "/home/us")
 	if dir, err := f.journalDir(&platform.Driver{}); err != nil || dir != "/home/us/.local/state/unbloat/ssh___root_at_router" {

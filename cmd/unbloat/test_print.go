@@ -1,13 +1,12 @@
-//go:build !omit_measure
-
 package main
 
 import (
 	"fmt"
 	"io"
 
-	"unbloat/internal/reason"
-	"unbloat/internal/verdict"
+	"unbloat/internal/measure/framing"
+	"unbloat/internal/measure/verdict"
+	"unbloat/reason"
 	"unbloat/unit"
 )
 
@@ -128,6 +127,16 @@ func (s speaker) conditions(t *verdict.Test) {
 			s.line("  ", reason.OnLoadLine, "in", p.Name, "p50_ms", l.RTTMs.P50, "p95_ms", l.RTTMs.P95)
 		}
 	}
+	if o := t.Outcomes; t.Valid && len(o) == 4 {
+		s.line("", reason.OutcomeLine, "call", o[0].Score, "game", o[1].Score, "stream", o[2].Score, "browsing", o[3].Score)
+	}
+	if p := slowestRecovery(t); p.Phase != nil {
+		s.line("", reason.RecoveryLine, "in", p.Name, "ms", *p.RecoveryMs)
+	}
+	if f := t.Framing; f != nil {
+		s.framing("down", f.Down)
+		s.framing("up", f.Up)
+	}
 	if len(t.Runs) > 1 {
 		fmt.Fprint(s.w, s.Say(reason.MedianOf, "runs", len(t.Runs)))
 		for _, r := range t.Runs {
@@ -142,6 +151,33 @@ func (s speaker) conditions(t *verdict.Test) {
 	}
 	for _, n := range t.NotesIn(s.Language, reason.Terminal) {
 		s.line("  ", reason.NoteLine, "text", n)
+	}
+}
+
+// slowestRecovery returns the phase after whose load the delay took longest to fall, if that was
+// noticeable.
+func slowestRecovery(t *verdict.Test) (worst verdict.NamedPhase) {
+	const noticeable = 100 // ms
+	for _, p := range t.Phases() {
+		if p.RecoveryMs != nil && *p.RecoveryMs >= noticeable && (worst.Phase == nil || *p.RecoveryMs > *worst.RecoveryMs) {
+			worst = p
+		}
+	}
+	return worst
+}
+
+// framing prints what the line adds to each packet in a direction.
+func (s speaker) framing(direction string, e *framing.Estimate) {
+	switch {
+	case e == nil:
+	case !e.Sure:
+		s.line("", reason.FramingNotSure, "direction", direction, "why", e.Why.Text(s.Language, reason.Terminal))
+	case e.ATM:
+		s.line("", reason.FramingCells, "direction", direction, "bytes", e.Overhead, "rate_bps", float64(e.Rate))
+	case e.MPU > 0:
+		s.line("", reason.FramingLeast, "direction", direction, "bytes", e.Overhead, "least", e.MPU, "rate_bps", float64(e.Rate))
+	default:
+		s.line("", reason.FramingBytes, "direction", direction, "bytes", e.Overhead, "rate_bps", float64(e.Rate))
 	}
 }
 

@@ -1,5 +1,3 @@
-//go:build !omit_measure
-
 package main
 
 import (
@@ -11,11 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"unbloat/internal/reason"
+	"unbloat/internal/measure/verdict"
 	"unbloat/internal/serve"
-	"unbloat/internal/verdict"
+	"unbloat/internal/show/cli"
+	"unbloat/reason"
 )
 
 // runTestCommand runs `unbloat test` and returns its outputs and exit code.
@@ -33,14 +31,14 @@ func runTestCommandIn(ctx context.Context, args ...string) (out, progress string
 	c.SilenceErrors, c.SilenceUsage = true, true
 	c.SetArgs(args)
 	err = c.ExecuteContext(ctx)
-	var e *exitError
+	var e *cli.Error
 	switch {
 	case err == nil:
-		code = exitDone
+		code = cli.Done
 	case errors.As(err, &e):
-		code = e.code
+		code = e.Code
 	default:
-		code = exitFailed
+		code = cli.Failed
 	}
 	return stdout.String(), stderr.String(), code, err
 }
@@ -69,14 +67,14 @@ func TestTestCommand(t *testing.T) {
 	server := serveHere(t)
 	file := filepath.Join(t.TempDir(), "x.json")
 	out, progress, code, err := runTestCommand(t, "--server", "unbloat://"+server, "--json", "--seconds", "1", "--idle", "1s", "--label", "here", "-o", file)
-	if code != exitDone && code != exitInvalid {
+	if code != cli.Done && code != cli.Invalid {
 		t.Fatalf("exit code %d: %v", code, err)
 	}
 	var got verdict.Test
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatalf("%v in %q", err, out)
 	}
-	if got.Valid != (code == exitDone) || got.Label != "here" || got.Server != server || len(got.Phases()) != 4 {
+	if got.Valid != (code == cli.Done) || got.Label != "here" || got.Server != server || len(got.Phases()) != 4 {
 		t.Errorf("valid %v with exit code %d, label %q, server %q, %d phases", got.Valid, code, got.Label, got.Server, len(got.Phases()))
 	}
 	if !strings.Contains(progress, "idle ") {
@@ -94,17 +92,17 @@ func TestTestCommandRefuses(t *testing.T) {
 		code int
 		says string
 	}{
-		{"a scheme", []string{"--server", "gopher://host"}, exitUsage, "gopher"},
-		{"a profile", []string{"--server", "h", "--profile", "x"}, exitUsage, "--profile"},
-		{"no runs", []string{"--server", "h", "--runs", "0"}, exitUsage, "--runs"},
-		{"a ping", []string{"--server", "h", "--ping", "x://h"}, exitUsage, "--ping"},
-		{"an argument", []string{"host"}, exitUsage, "no arguments"},
-		{"no flows", []string{"--server", "h", "--flows", "0"}, exitUsage, "--flows"},
-		{"no time", []string{"--server", "h", "--seconds", "0.1"}, exitUsage, "--seconds"},
-		{"no idle time", []string{"--server", "h", "--idle", "0"}, exitUsage, "--idle"},
-		{"tiny probes", []string{"--server", "h", "--probe-bytes", "3"}, exitUsage, "--probe-bytes"},
-		{"wild probes", []string{"--server", "h", "--interval", "1us"}, exitUsage, "--interval"},
-		{"nobody there", []string{"--server", "127.0.0.1:1"}, exitPrecondition, "unbloat serve"},
+		{"a scheme", []string{"--server", "gopher://host"}, cli.Usage, "gopher"},
+		{"a profile", []string{"--server", "h", "--profile", "x"}, cli.Usage, "--profile"},
+		{"no runs", []string{"--server", "h", "--runs", "0"}, cli.Usage, "--runs"},
+		{"a ping", []string{"--server", "h", "--ping", "x://h"}, cli.Usage, "--ping"},
+		{"an argument", []string{"host"}, cli.Usage, "no arguments"},
+		{"no flows", []string{"--server", "h", "--flows", "0"}, cli.Usage, "--flows"},
+		{"no time", []string{"--server", "h", "--seconds", "0.1"}, cli.Usage, "--seconds"},
+		{"no idle time", []string{"--server", "h", "--idle", "0"}, cli.Usage, "--idle"},
+		{"tiny probes", []string{"--server", "h", "--probe-bytes", "3"}, cli.Usage, "--probe-bytes"},
+		{"wild probes", []string{"--server", "h", "--interval", "1us"}, cli.Usage, "--interval"},
+		{"nobody there", []string{"--server", "127.0.0.1:1"}, cli.Precondition, "unbloat serve"},
 	} {
 		out, _, code, err := runTestCommand(t, c.args...)
 		if code != c.code || out != "" || err == nil || !strings.Contains(err.Error(), c.says) {
@@ -129,31 +127,6 @@ func TestPrintTest(t *testing.T) {
 	printTest(&b, reason.English(), &verdict.Test{InvalidReasons: []string{"why"}, Verdict: "Not valid.", Idle: &verdict.Phase{}, Upload: &verdict.Phase{Latency: l}}, 0)
 	if s := b.String(); strings.Contains(s, "Grade") || strings.Contains(s, " F\n") || !strings.Contains(s, "· why") {
 		t.Errorf("an invalid result:\n%s", s)
-	}
-}
-
-// A server ends cleanly when its context ends, and says so.
-func TestServeCommand(t *testing.T) {
-	c := newServeCommand()
-	var log bytes.Buffer
-	c.SetErr(&log)
-	c.SetArgs([]string{"--listen", "127.0.0.1:0", "--state-dir", t.TempDir()})
-	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer stop()
-	if err := c.ExecuteContext(ctx); err != nil {
-		t.Error(err)
-	}
-	if !strings.Contains(log.String(), "serving") || !strings.Contains(log.String(), "stopped") {
-		t.Errorf("log %q", log.String())
-	}
-	for address, code := range map[string]int{"nonsense": exitUsage, "192.0.2.1:0": exitPrecondition} { // not an address of this machine
-		c = newServeCommand()
-		c.SilenceErrors, c.SilenceUsage = true, true
-		c.SetArgs(append([]string{"--listen", address, "--web", ""}, oursAlone...))
-		var e *exitError
-		if err := c.ExecuteContext(t.Context()); !errors.As(err, &e) || e.code != code {
-			t.Errorf("%s: %v", address, err)
-		}
 	}
 }
 

@@ -1,8 +1,7 @@
-//go:build !omit_measure
-
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -10,11 +9,12 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"unbloat/internal/measure"
-	"unbloat/internal/netio"
-	"unbloat/internal/protocol"
-	"unbloat/internal/reason"
-	"unbloat/internal/visible"
+	"unbloat/guard"
+	"unbloat/internal/measure/netio"
+	"unbloat/internal/measure/phases"
+	"unbloat/internal/measure/protocol"
+	"unbloat/internal/show/cli"
+	"unbloat/reason"
 )
 
 // serverFlags are the flags that name the test server and how to reach it.
@@ -30,7 +30,7 @@ func (f *serverFlags) register(fs *pflag.FlagSet, flag, usage string) {
 	f.flag = flag
 	fs.StringVar(&f.server, flag, "", usage)
 	fs.StringVar(&f.pin, "pin", "", "`SHA256` of the server's certificate, which then needs no authority")
-	fs.StringVar(&f.key, "key", "", "shared `KEY` of the server")
+	fs.StringVar(&f.key, "key", "", "shared `KEY` of the server (default: UNBLOAT_KEY of the environment)")
 	fs.StringVar(&f.keyFile, "key-file", "", "`FILE` whose first line is the server's key")
 	fs.BoolVar(&f.insecure, "insecure", false, "accept any TLS certificate")
 }
@@ -48,36 +48,37 @@ func serverUsage() string {
 // check refuses an invalid server, and reads the key's file.
 func (f *serverFlags) check(ctx context.Context, command string) error {
 	if f.server == "" && defaultServer != "" {
-		return usageError("%s: --%s is missing: run `unbloat serve` at the other end of the line, and name it here; or use a public server: --%s %s", command, f.flag, f.flag, defaultServer)
+		return cli.UsageError("%s: --%s is missing: run `unbloat serve` at the other end of the line, and name it here; or use a public server: --%s %s", command, f.flag, f.flag, defaultServer)
 	}
 	if f.server == "" {
-		return usageError("%s: --%s is missing: run `unbloat serve` at the other end of the line, and name it here", command, f.flag)
+		return cli.UsageError("%s: --%s is missing: run `unbloat serve` at the other end of the line, and name it here", command, f.flag)
 	}
-	server, err := nearest(ctx, visible.NewWriter(os.Stderr), f.server)
+	server, err := nearest(ctx, guard.NewVisibleWriter(os.Stderr), f.server)
 	if err != nil {
 		return err
 	}
 	f.server = server
 	if err := checkServer(ctx, f.server); err != nil {
-		return usageError("%s: --%s: %w", command, f.flag, err)
+		return cli.UsageError("%s: --%s: %w", command, f.flag, err)
 	}
 	if err := protocolsOf(ctx).Check("localhost", f.ping); err != nil {
-		return usageError("%s: %w", command, err)
+		return cli.UsageError("%s: %w", command, err)
 	}
 	if f.pin != "" {
 		if _, err := protocol.ParsePin(f.pin); err != nil {
-			return usageError("%s: --pin: %w", command, err)
+			return cli.UsageError("%s: --pin: %w", command, err)
 		}
 	}
 	if f.keyFile == "" {
+		f.key = cmp.Or(f.key, os.Getenv("UNBLOAT_KEY"))
 		return nil
 	}
 	if f.key != "" {
-		return usageError("%s: give --key or --key-file, not both", command)
+		return cli.UsageError("%s: give --key or --key-file, not both", command)
 	}
 	key, err := readKey(f.keyFile)
 	if err != nil {
-		return usageError("%s: --key-file: %w", command, err)
+		return cli.UsageError("%s: --key-file: %w", command, err)
 	}
 	f.key = key
 	return nil
@@ -100,15 +101,15 @@ func checkLanguage(tag string) error {
 }
 
 // options returns the options of a session.
-func (f *serverFlags) options(agent string, spec measure.ProbeSpec) protocol.Options {
+func (f *serverFlags) options(agent string, spec phases.ProbeSpec) protocol.Options {
 	return protocol.Options{Probe: spec, Agent: agent, Ping: f.ping, Pin: f.pin, Insecure: f.insecure, Key: f.key}
 }
 
 // dialSteady opens a session for commands that compare many measurements of one
 // line. If the server's own probes are requests over TCP, it probes with ping
 // instead.
-func (f *serverFlags) dialSteady(ctx context.Context, s chosenServer, agent, cc string) (measure.Tester, error) {
-	o := s.options(f.options(agent, measure.ProbeSpec{}))
+func (f *serverFlags) dialSteady(ctx context.Context, s chosenServer, agent, cc string) (phases.Tester, error) {
+	o := s.options(f.options(agent, phases.ProbeSpec{}))
 	if o.Ping == "" {
 		o.Ping = protocolsOf(ctx).PingBeside(ctx, s.server)
 	}
@@ -125,8 +126,8 @@ func (f *serverFlags) dialSteady(ctx context.Context, s chosenServer, agent, cc 
 
 // checkCC returns an error if this machine or the server lacks a congestion
 // control. If the server cannot be asked, only this machine is checked.
-func checkCC(ctx context.Context, client measure.Tester, cc string) error {
-	if c, ok := client.(*measure.Client); ok {
+func checkCC(ctx context.Context, client phases.Tester, cc string) error {
+	if c, ok := client.(*phases.Client); ok {
 		return c.CheckCC(ctx, cc)
 	}
 	return netio.CheckCC(cc)

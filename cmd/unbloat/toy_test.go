@@ -8,10 +8,11 @@ import (
 
 	"pgregory.net/rapid"
 
-	"unbloat/internal/apply"
-	"unbloat/internal/apply/conform"
-	"unbloat/internal/plan"
-	"unbloat/internal/platform/testdata/toy"
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/cure/platform"
+	"unbloat/internal/cure/platform/testdata/toy"
+	"unbloat/internal/show/cli"
+	"unbloat/testkit/conform"
 	"unbloat/unit"
 )
 
@@ -29,25 +30,25 @@ func TestToy(t *testing.T) {
 		}
 		return out
 	}
-	done(exitUsage, "plan", "--down", "50mbit", "--up", "10mbit", "--for", toy.Name) // without the line in the list
+	done(cli.Usage, "plan", "--down", "50mbit", "--up", "10mbit", "--for", toy.Name) // without the line in the list
 	t.Setenv(withToy, "1")
 	start := s.Text()
-	if out := done(exitDone, "plan", "--commands", "--down", "50mbit", "--up", "10mbit", "--for", toy.Name); !strings.Contains(out, "\ntoyctl set t0 up 9500000 ") || !strings.Contains(out, "# wind it up") {
+	if out := done(cli.Done, "plan", "--commands", "--down", "50mbit", "--up", "10mbit", "--for", toy.Name); !strings.Contains(out, "\ntoyctl set t0 up 9500000 ") || !strings.Contains(out, "# wind it up") {
 		t.Errorf("plan:\n%s", out)
 	}
 	file := filepath.Join(t.TempDir(), "plan.json")
-	if err := os.WriteFile(file, []byte(done(exitDone, "plan", "--down", "50mbit", "--up", "10mbit", "--json", "--quiet", "--for", toy.Name)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(done(cli.Done, "plan", "--down", "50mbit", "--up", "10mbit", "--json", "--quiet", "--for", toy.Name)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out := done(exitDone, "doctor", "--wan", "t0", "--down", "50mbit"); !strings.Contains(out, "Nothing stands in the way on toy") {
+	if out := done(cli.Done, "doctor", "--wan", "t0", "--down", "50mbit"); !strings.Contains(out, "Nothing stands in the way on toy") {
 		t.Errorf("doctor:\n%s", out)
 	}
-	done(exitDone, "apply", file)
-	if out := done(exitDone, "status", "--wan", "t0"); !strings.Contains(out, "is undone in") || !strings.Contains(out, "up of t0 is held to 9.5 Mbit/s (unbloat's)") || !strings.Contains(out, "guests") {
+	done(cli.Done, "apply", file)
+	if out := done(cli.Done, "status", "--wan", "t0"); !strings.Contains(out, "is undone in") || !strings.Contains(out, "up of t0 is held to 9.5 Mbit/s (unbloat's)") || !strings.Contains(out, "guests") {
 		t.Errorf("status while it waits:\n%s", out)
 	}
-	done(exitDone, "confirm")
-	if out := done(exitDone, "why", "udp 10.1.0.2:5004 > 203.0.113.9:5004"); !strings.Contains(out, "up ") {
+	done(cli.Done, "confirm")
+	if out := done(cli.Done, "why", "udp 10.1.0.2:5004 > 203.0.113.9:5004"); !strings.Contains(out, "up ") {
 		t.Errorf("why:\n%s", out)
 	}
 	applied := s.Text()
@@ -57,18 +58,18 @@ func TestToy(t *testing.T) {
 	}
 	m.Files["/toy/spring"] = "slack\n"
 	s.Unlock()
-	if out := done(exitPrecondition, "doctor", "--wan", "t0"); !strings.Contains(out, "t0 is not what was applied") || !strings.Contains(out, "the spring has run down") {
+	if out := done(cli.Precondition, "doctor", "--wan", "t0"); !strings.Contains(out, "t0 is not what was applied") || !strings.Contains(out, "the spring has run down") {
 		t.Errorf("doctor of what was taken away:\n%s", out)
 	}
-	done(exitFailed, "status", "--wan", "t0")
+	done(cli.Failed, "status", "--wan", "t0")
 	s.Lock()
 	m.Files["/toy/spring"] = "wound\n"
 	s.Unlock()
-	done(exitDone, "apply", "--again", "--yes", "--wan", "t0")
+	done(cli.Done, "apply", "--again", "--yes", "--wan", "t0")
 	if s.Text() != applied {
 		t.Errorf("applied again, it is\n%s\nit was\n%s", s.Text(), applied)
 	}
-	done(exitDone, "revert")
+	done(cli.Done, "revert")
 	if s.Text() != start {
 		t.Errorf("reverted, and this is not the start:\n%s", s.Text())
 	}
@@ -78,7 +79,7 @@ func TestToy(t *testing.T) {
 func TestToyContract(t *testing.T) {
 	conform.Run(t, conform.Case{
 		WAN: "t0",
-		New: func() (conform.Router, apply.Backend) {
+		New: func() (conform.Router, platform.Backend) {
 			m := toy.NewRouter()
 			return m, &toy.Backend{Runner: m}
 		},

@@ -1,5 +1,3 @@
-//go:build !omit_measure
-
 package main
 
 import (
@@ -9,9 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"unbloat/internal/protocol/all"
-	"unbloat/internal/protocol/testdata/toy"
-	"unbloat/internal/verdict"
+	"unbloat/internal/measure/protocol/all"
+	"unbloat/internal/measure/protocol/testdata/toy"
+	"unbloat/internal/measure/verdict"
+	"unbloat/internal/show/cli"
 )
 
 // TestToyServer: a new kind of test server is one directory and one line in the
@@ -32,7 +31,7 @@ func TestToyServer(t *testing.T) {
 	})
 	at := "toy://" + l.Addr().String()
 	args := []string{"--server", at, "--seconds", "1", "--idle", "1", "--flows", "2", "--json", "--quiet", "--ping", at, "--no-store"}
-	if out, _, code, err := runTestCommand(t, args...); code != exitUsage || err == nil || !strings.Contains(err.Error(), "no test protocol") {
+	if out, _, code, err := runTestCommand(t, args...); code != cli.Usage || err == nil || !strings.Contains(err.Error(), "no test protocol") {
 		t.Fatalf("without the line: exit code %d, %v, %s", code, err, out)
 	}
 	with := withProtocols(t.Context(), append(all.Protocols(), toy.Protocol()))
@@ -40,7 +39,7 @@ func TestToyServer(t *testing.T) {
 		t.Errorf("known are %q", known)
 	}
 	out, _, code, err := runTestCommandIn(with, args...)
-	if code != exitDone && code != exitInvalid { // on a busy machine the measurement may be invalid
+	if code != cli.Done && code != cli.Invalid { // on a busy machine the measurement may be invalid
 		t.Fatalf("exit code %d, %v", code, err)
 	}
 	var got verdict.Test

@@ -1,5 +1,3 @@
-//go:build !omit_measure
-
 package main
 
 import (
@@ -10,20 +8,19 @@ import (
 	"strings"
 	"testing"
 
-	"unbloat/internal/apply"
-	"unbloat/internal/plan"
-	"unbloat/internal/platform"
-	"unbloat/internal/platform/all"
-	"unbloat/internal/platform/fake"
-	"unbloat/internal/platform/fake/pfctl"
-	freebsdfake "unbloat/internal/platform/freebsd/fake"
-	openbsdfake "unbloat/internal/platform/openbsd/fake"
-	opnsensefake "unbloat/internal/platform/opnsense/fake"
-	pfsensefake "unbloat/internal/platform/pfsense/fake"
-	"unbloat/internal/platform/testdata/toy"
-	"unbloat/internal/remote"
-	"unbloat/internal/tune"
-	"unbloat/internal/tune/tunetest"
+	"unbloat/internal/cure/apply"
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/cure/platform"
+	"unbloat/internal/cure/platform/all"
+	"unbloat/internal/cure/platform/testdata/toy"
+	"unbloat/internal/cure/remote"
+	"unbloat/internal/cure/tune"
+	"unbloat/testkit/bsdfake"
+	"unbloat/testkit/conform"
+	"unbloat/testkit/fake"
+	"unbloat/testkit/opnsensefake"
+	"unbloat/testkit/pfctl"
+	"unbloat/testkit/pfsensefake"
 )
 
 // nobody is a watchdog that never acts.
@@ -66,9 +63,9 @@ func TestTuneOnEveryPlatform(t *testing.T) {
 	}{
 		{"openwrt", "wan", "lan", fake.NewOpenWrt()},
 		{"clearos", "wan", "lan", fake.NewClearOS()},
-		{"openbsd", "em0", "em1", openbsdfake.New(pfctl.Today)},
-		{"openbsd-altq", "em0", "em1", openbsdfake.New(pfctl.ALTQWithMatch)},
-		{"freebsd", "igb0", "igb1", freebsdfake.New()},
+		{"openbsd", "em0", "em1", bsdfake.NewOpenBSD(pfctl.Today)},
+		{"openbsd-altq", "em0", "em1", bsdfake.NewOpenBSD(pfctl.ALTQWithMatch)},
+		{"freebsd", "igb0", "igb1", bsdfake.NewFreeBSD()},
 		{"pfsense", "igb0", "igb1", pfsensefake.New()},
 		{"opnsense", "wan", "lan", newOPNsense(t)},
 	} {
@@ -98,7 +95,7 @@ func tuneOn(t *testing.T, driver *platform.Driver, wan, lan string, r tunable) {
 	where.engine.Dir, where.engine.Watchdog = t.TempDir(), nobody{}
 	facts := driver.Language.Assume(wan, lan)
 	start := r.Text()
-	once := func(line *tunetest.Line) *tune.Result {
+	once := func(line *conform.TunedLine) *tune.Result {
 		t.Helper()
 		router := &tunedRouter{engine: where.engine}
 		if err := router.open(t.Context(), facts, plan.Preferences{}); err != nil {
@@ -112,15 +109,15 @@ func tuneOn(t *testing.T, driver *platform.Driver, wan, lan string, r tunable) {
 		}
 		return result
 	}
-	first := once(&tunetest.Line{})
+	first := once(&conform.TunedLine{})
 	if !first.Kept || first.Plan == nil || first.Plan.Platform != driver.Name() || r.Text() == start {
 		t.Fatalf("kept %v: %s", first.Kept, first.Reason)
 	}
 	kept := r.Text()
-	if second := once(&tunetest.Line{}); !second.Kept || second.Plan.DownBps != first.Plan.DownBps || second.Plan.UpBps != first.Plan.UpBps {
+	if second := once(&conform.TunedLine{}); !second.Kept || second.Plan.DownBps != first.Plan.DownBps || second.Plan.UpBps != first.Plan.UpBps {
 		t.Errorf("a second tuning ends at %v/%v, the first at %v/%v", second.Plan.DownBps, second.Plan.UpBps, first.Plan.DownBps, first.Plan.UpBps)
 	}
-	if third := once(&tunetest.Line{Useless: true}); third.Kept || third.Reason == "" {
+	if third := once(&conform.TunedLine{Useless: true}); third.Kept || third.Reason == "" {
 		t.Errorf("kept, though no better: %s", third.Reason)
 	}
 	if r.Text() != kept {

@@ -10,13 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/daemon"
-	"unbloat/internal/platform"
+	"unbloat/internal/cure/platform"
+	"unbloat/internal/keep/daemon"
+	"unbloat/internal/show/cli"
 )
 
 // newUICommand is `unbloat ui`.
 func newUICommand() *cobra.Command {
-	c := family(&cobra.Command{
+	c := cli.Family(&cobra.Command{
 		Use:     "ui",
 		Short:   "The router's page, which the daemon serves",
 		GroupID: "main",
@@ -44,7 +45,7 @@ func newUITokenCommand() *cobra.Command {
 			"change the router anyway. With TLS it prints the fingerprint of the page's certificate,\n" +
 			"to compare with what the browser shows.",
 		Example: "  unbloat ui token\n  unbloat ui token --new",
-		Args:    exactArgs(0, "no arguments"),
+		Args:    cli.ExactArgs(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			p, err := askPage(c.Context(), stateDir, again)
 			if err != nil {

@@ -1,4 +1,4 @@
-//go:build linux && !omit_serve && !omit_web
+//go:build linux && !router
 
 package main
 
@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/await"
-	"unbloat/internal/probe"
+	"unbloat/internal/measure/probe"
+	"unbloat/testkit/await"
 )
 
 // activated runs `unbloat serve` with sockets as systemd passes them: as

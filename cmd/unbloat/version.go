@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"unbloat/internal/show/cli"
 )
 
 // commit is set by the build: the source's commit, in full.
@@ -20,7 +22,7 @@ type built struct {
 	Go        string   `json:"go"`        // of the toolchain, such as go1.26.0
 	OS        string   `json:"os"`        // Go's name, such as linux
 	Arch      string   `json:"arch"`      // Go's name, such as amd64
-	Tags      []string `json:"tags"`      // build tags; those that begin with omit_ leave parts out
+	Tags      []string `json:"tags"`      // build tags; router leaves out what a router has no room for
 	Platforms []string `json:"platforms"` // the routers that it plans for
 }
 
@@ -31,13 +33,13 @@ func newVersionCommand() *cobra.Command {
 		GroupID: "main",
 		Short:   "Say which version this is, what it was built from, and for which routers",
 		Example: "  unbloat version\n  unbloat version --json",
-		Args:    exactArgs(0, "no arguments"),
+		Args:    cli.ExactArgs(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			b := thisBuild(driversOf(c.Context()).Names())
 			if asJSON {
-				return printJSON(c.OutOrStdout(), b)
+				return cli.PrintJSON(c.OutOrStdout(), b)
 			}
-			w := fit(c.OutOrStdout(), terminalWidth(c.OutOrStdout()))
+			w := fit(c.OutOrStdout(), cli.TerminalWidth(c.OutOrStdout()))
 			fmt.Fprintf(w, "unbloat %s (%s, %s/%s)\n", b.Version, b.Go, b.OS, b.Arch)
 			if b.Commit != "" {
 				fmt.Fprintf(w, "commit: %s\n", b.Commit)
@@ -55,7 +57,7 @@ func newVersionCommand() *cobra.Command {
 
 // thisBuild is what this program was built from, as far as the build said it.
 func thisBuild(platforms []string) built {
-	b := built{Schema: "unbloat.version/1", Version: toolVersion(), Commit: commit, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH,
+	b := built{Schema: "unbloat.version/1", Version: cli.Version(version), Commit: commit, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH,
 		Tags: []string{}, Platforms: platforms}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -70,16 +72,4 @@ func thisBuild(platforms []string) built {
 		}
 	}
 	return b
-}
-
-// toolVersion returns the output of --version. If the build did not set a
-// version, it is the one that Go recorded.
-func toolVersion() string {
-	if version != "unknown" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
 }

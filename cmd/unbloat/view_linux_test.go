@@ -1,5 +1,3 @@
-//go:build !omit_measure && !omit_tui
-
 package main
 
 import (
@@ -11,11 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/screen/screentest"
+	"unbloat/internal/show/cli"
+	"unbloat/testkit/await"
 )
 
 // onTerminal starts the program on a terminal of its own.
-func onTerminal(t *testing.T, env []string, args ...string) (*screentest.Terminal, *exec.Cmd) {
+func onTerminal(t *testing.T, env []string, args ...string) (*await.Terminal, *exec.Cmd) {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
@@ -24,9 +23,9 @@ func onTerminal(t *testing.T, env []string, args ...string) (*screentest.Termina
 	return programOnTerminal(t, exe, env, args...)
 }
 
-func programOnTerminal(t *testing.T, exe string, env []string, args ...string) (*screentest.Terminal, *exec.Cmd) {
+func programOnTerminal(t *testing.T, exe string, env []string, args ...string) (*await.Terminal, *exec.Cmd) {
 	t.Helper()
-	p := screentest.Open(t, 80, 24)
+	p := await.OpenTerminal(t, 80, 24)
 	cmd := exec.Command(exe, args...)
 	cmd.Env = append(os.Environ(), append([]string{asProgram + "=1", "TERM=xterm", "LC_ALL=C.UTF-8"}, env...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.TTY, p.TTY, p.TTY
@@ -81,9 +80,9 @@ func TestViewGivesTheTerminalBack(t *testing.T) {
 		rest := p.Text()[strings.LastIndex(p.Text(), "\x1b[?1049l"):]
 		code := cmd.ProcessState.ExitCode()
 		switch {
-		case end == "done" && (code != exitDone && code != exitInvalid || !strings.Contains(rest, "both ")):
+		case end == "done" && (code != cli.Done && code != cli.Invalid || !strings.Contains(rest, "both ")):
 			t.Errorf("at the end: exit %d: %q", code, rest)
-		case end != "done" && code != exitFailed:
+		case end != "done" && code != cli.Failed:
 			t.Errorf("%s: exit %d: %q", end, code, rest)
 		}
 	}

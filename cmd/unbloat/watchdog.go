@@ -6,7 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/apply/proc"
+	"unbloat/internal/cure/apply"
+	"unbloat/internal/show/cli"
 )
 
 // newWatchdogCommand is the process that undoes a change if nobody confirms it.
@@ -18,9 +19,9 @@ func newWatchdogCommand() *cobra.Command {
 		Aliases: []string{"guard"}, // the name that an older binary uses
 		Short:   "Undo a change at its deadline",
 		Hidden:  true,
-		Args:    exactArgs(1, "one JOURNAL"),
+		Args:    cli.ExactArgs(1, "one JOURNAL"),
 		RunE: func(c *cobra.Command, args []string) error {
-			proc.IgnoreHangup()
+			apply.IgnoreHangup()
 			r, err := f.open(c.Context())
 			if err != nil {
 				return err

@@ -10,9 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/daemon"
-	"unbloat/internal/daemon/keep"
-	"unbloat/internal/reason"
+	"unbloat/internal/keep/daemon"
+	"unbloat/internal/keep/supervise"
+	"unbloat/internal/show/cli"
+	"unbloat/reason"
 	"unbloat/unit"
 )
 
@@ -74,7 +75,7 @@ func watchLanguage(tag string) (*reason.Language, error) {
 	}
 	l, ok := reason.Find(tag)
 	if !ok {
-		return nil, usageError("status: --lang %q: must be en or de", tag)
+		return nil, cli.UsageError("status: --lang %q: must be en or de", tag)
 	}
 	return l, nil
 }
@@ -128,15 +129,6 @@ type keptLines struct {
 	began bool
 }
 
-// clockOf returns the time of day of a time in RFC 3339.
-func clockOf(s string) string {
-	t, err := time.Parse(time.RFC3339, s)
-	if err != nil {
-		return s
-	}
-	return t.Local().Format("15:04:05")
-}
-
 func (l *keptLines) show(now keptNow) {
 	at := time.Now().Format("15:04:05")
 	if now.gone != l.gone {
@@ -148,14 +140,14 @@ func (l *keptLines) show(now keptNow) {
 		return
 	}
 	for _, s := range now.status.WANs {
-		name := nameOfWAN(s)
+		name := s.Name()
 		says := name + ": " + l.words.Name("state "+string(s.State))
 		switch {
-		case s.State == keep.InPlace && s.Line != nil && s.Line.Blind:
+		case s.State == supervise.InPlace && s.Line != nil && s.Line.Blind:
 			says += ", " + l.words.Name("watch blind")
-		case s.State == keep.InPlace && s.Line != nil:
+		case s.State == supervise.InPlace && s.Line != nil:
 			says += ", " + l.words.Name("watch followed")
-		case s.State == keep.InPlace:
+		case s.State == supervise.InPlace:
 			says += fmt.Sprintf(", ↓ %s ↑ %s", rateOr(l.words, s.Down), rateOr(l.words, s.Up))
 		case s.Why != "":
 			says += ": " + s.Why
@@ -165,15 +157,16 @@ func (l *keptLines) show(now keptNow) {
 			fmt.Fprintln(l.w, at, says)
 		}
 		if !l.began && s.Line != nil { // as it is when the watch begins
-			fmt.Fprintf(l.w, "%s %s %s\n", at, name, s.Line.Down.Why.Text(l.words, reason.Terminal))
-			fmt.Fprintf(l.w, "%s %s %s\n", at, name, s.Line.Up.Why.Text(l.words, reason.Terminal))
+			for _, b := range s.Ways() {
+				fmt.Fprintf(l.w, "%s %s %s\n", at, name, b.Why.Reason().Text(l.words, reason.Terminal))
+			}
 		}
 	}
 	for _, d := range now.decisions {
 		if d.N > l.shown {
 			l.shown = d.N
 			if l.began {
-				fmt.Fprintf(l.w, "%s %s %s\n", clockOf(d.Time), d.WAN, d.Why.Text(l.words, reason.Terminal))
+				fmt.Fprintf(l.w, "%s %s %s\n", d.Clock(), d.WAN, d.Why.Text(l.words, reason.Terminal))
 			}
 		}
 	}
@@ -181,13 +174,6 @@ func (l *keptLines) show(now keptNow) {
 }
 
 func (l *keptLines) close() {}
-
-func nameOfWAN(s daemon.WANStatus) string {
-	if s.Router == "" {
-		return s.WAN
-	}
-	return s.WAN + " of " + s.Router
-}
 
 // A keptView is shown what a daemon says.
 type keptView interface {

@@ -1,4 +1,4 @@
-//go:build !omit_measure && !omit_lab && unix
+//go:build unix
 
 package main
 
@@ -13,9 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/daemon"
-	"unbloat/internal/daemon/keep"
-	"unbloat/internal/reason"
+	"unbloat/internal/keep/daemon"
+	"unbloat/internal/keep/follow"
+	"unbloat/internal/keep/steer"
+	"unbloat/internal/keep/supervise"
 	"unbloat/unit"
 )
 
@@ -67,18 +68,19 @@ func newPuppet(t *testing.T, answer func(p *puppet, r daemon.Request) any) *pupp
 // followed answers as a daemon that follows a line, whose rate changes each time it is
 // asked.
 func followed(p *puppet, r daemon.Request) any {
-	why := func(i int64) reason.Reason {
-		return reason.Of(reason.FollowQueue, "direction", "down", "from_bps", 46e6, "to_bps", float64(14e6+i), "capacity_bps", 15e6, "delay_ms", 78.0)
+	why := func(i int64) follow.Why {
+		return follow.Why{Cause: follow.Queue, From: 46 * unit.MbitPerSecond, To: 14*unit.MbitPerSecond + unit.Rate(i), Capacity: 15 * unit.MbitPerSecond, Delay: 78 * time.Millisecond}
 	}
 	n := p.decisions.Load()
 	switch r.Method {
 	case daemon.MethodStatus:
-		line := &daemon.LineStatus{Down: daemon.WayStatus{Rate: 14 * unit.MbitPerSecond, Capacity: 15 * unit.MbitPerSecond, DelayMs: 3.5, FloorMs: 0.5, Why: why(n)}, Up: daemon.WayStatus{Rate: 9 * unit.MbitPerSecond, Why: reason.Of(reason.FollowIdle, "direction", "up", "to_bps", 9e6)}}
-		return daemon.Status{Schema: daemon.StatusSchema, WANs: []daemon.WANStatus{{WAN: "wwan0", State: keep.InPlace, Line: line}, {WAN: "igb0", Router: "ssh://root@192.0.2.1", State: keep.InPlace}}}
+		line := &steer.View{Down: follow.Belief{Rate: 14 * unit.MbitPerSecond, Capacity: 15 * unit.MbitPerSecond, Delay: unit.Milliseconds(3500 * time.Microsecond), Floor: unit.Milliseconds(500 * time.Microsecond), Why: why(n)},
+			Up: follow.Belief{Rate: 9 * unit.MbitPerSecond, Why: follow.Why{Cause: follow.Idle, Direction: follow.Up, To: 9 * unit.MbitPerSecond}}}
+		return daemon.Status{Schema: daemon.StatusSchema, WANs: []daemon.WANStatus{{WAN: "wwan0", State: supervise.InPlace, Line: line}, {WAN: "igb0", Router: "ssh://root@192.0.2.1", State: supervise.InPlace}}}
 	case daemon.MethodDecisions:
 		out := daemon.Decisions{Decisions: []daemon.Decision{}, Last: uint64(n)}
 		for i := range n {
-			out.Decisions = append(out.Decisions, daemon.Decision{N: uint64(i + 1), Time: time.Now().UTC().Format(time.RFC3339), WAN: "wwan0", Direction: "down", Why: why(i)})
+			out.Decisions = append(out.Decisions, daemon.Decision{N: uint64(i + 1), Time: time.Now().UTC().Format(time.RFC3339), WAN: "wwan0", Direction: "down", Why: why(i).Reason()})
 		}
 		return out
 	}

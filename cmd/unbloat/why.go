@@ -9,21 +9,22 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/daemon"
-	"unbloat/internal/lang/nft"
-	"unbloat/internal/plan"
-	"unbloat/internal/platform"
+	"unbloat/internal/cure/classify"
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/cure/platform"
+	"unbloat/internal/keep/daemon"
+	"unbloat/internal/show/cli"
 	"unbloat/unit"
 )
 
 // An explained flow is the output of `why --json`.
 type explained struct {
-	Schema   string        `json:"schema"`
-	Flow     string        `json:"flow"`
-	Is       string        `json:"is,omitempty"` // as the rules know it, where that is not what was asked
-	Verdicts []nft.Verdict `json:"verdicts"`
-	Note     string        `json:"note,omitempty"`    // why Is is not Flow
-	Differs  []string      `json:"differs,omitempty"` // how the router is not what was applied
+	Schema   string             `json:"schema"`
+	Flow     string             `json:"flow"`
+	Is       string             `json:"is,omitempty"` // as the rules know it, where that is not what was asked
+	Verdicts []platform.Verdict `json:"verdicts"`
+	Note     string             `json:"note,omitempty"`    // why Is is not Flow
+	Differs  []string           `json:"differs,omitempty"` // how the router is not what was applied
 }
 
 func newWhyCommand() *cobra.Command {
@@ -39,11 +40,11 @@ func newWhyCommand() *cobra.Command {
 		Example: `  unbloat why "udp 10.1.0.2:5004 > 203.0.113.9:5004"
   unbloat why "tcp 192.168.1.7:50122 > 203.0.113.9:443" --bytes 1500
   unbloat why "icmp 192.168.1.7 > 203.0.113.9" --json`,
-		Args: exactArgs(1, "a flow"),
+		Args: cli.ExactArgs(1, "a flow"),
 		RunE: func(c *cobra.Command, args []string) error {
 			asked := daemon.WhyParams{Flow: args[0], Bytes: int(size), DSCP: dscp}
 			if size == 0 {
-				return usageError("why: --bytes 0: an IP packet has 20 to 65535")
+				return cli.UsageError("why: --bytes 0: an IP packet has 20 to 65535")
 			}
 			if _, err := flowOf(asked); err != nil {
 				return err
@@ -76,21 +77,21 @@ func newWhyCommand() *cobra.Command {
 }
 
 // flowOf reads the flow that is asked about.
-func flowOf(p daemon.WhyParams) (nft.Flow, error) {
+func flowOf(p daemon.WhyParams) (classify.Flow, error) {
 	const usual = 200 // bytes
-	flow, err := nft.ParseFlow(p.Flow)
+	flow, err := classify.ParseFlow(p.Flow)
 	if err != nil {
-		return flow, usageError("why: %w", err)
+		return flow, cli.UsageError("why: %w", err)
 	}
 	if p.Bytes == 0 {
 		p.Bytes = usual
 	}
 	if flow.Packet = unit.Size(p.Bytes); p.Bytes < 20 || p.Bytes > 65535 {
-		return flow, usageError("why: --bytes %d: an IP packet has 20 to 65535", p.Bytes)
+		return flow, cli.UsageError("why: --bytes %d: an IP packet has 20 to 65535", p.Bytes)
 	}
 	if p.DSCP != "" {
 		if flow.DSCP, err = plan.ParseDSCP(p.DSCP); err != nil {
-			return flow, usageError("why: %w", err)
+			return flow, cli.UsageError("why: %w", err)
 		}
 	}
 	return flow, nil

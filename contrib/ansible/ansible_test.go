@@ -1,5 +1,5 @@
 // Package ansible checks what of the collection needs no Ansible. What it does to
-// routers is in internal/remote.
+// routers is in internal/cure/remote.
 package ansible
 
 import (

@@ -21,7 +21,7 @@ import (
 // program builds the program once for all tests, without what they do not use.
 var program = sync.OnceValues(func() (string, error) {
 	out := filepath.Join(os.Getenv("APPS_TEST_DIR"), "unbloat")
-	c := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "omit_lab,omit_measure,omit_serve,omit_web,omit_tui,omit_store", "-o", out, "unbloat/cmd/unbloat")
+	c := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", out, "unbloat/cmd/unbloat")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := c.CombinedOutput(); err != nil {
 		return "", errors.Join(errors.New(string(text)), err)

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"testing"
 
-	"unbloat/internal/lab/labtest"
+	"unbloat/testkit/labtest"
 )
 
 // opnsenseForm is a form as OPNsense's partials draw it: a table with a row a field.

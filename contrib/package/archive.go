@@ -26,15 +26,21 @@ type file struct {
 	text []byte
 }
 
-// describe has this machine's program write its manual pages and completions,
-// which are the same for every target.
+// describe has this machine's programs write their manual pages and completions,
+// which are the same for every target. The laboratory knows more of its commands.
 func (r *release) describe(ctx context.Context) error {
-	program, err := r.build(ctx, r.host)
+	program, err := r.build(ctx, r.host, "unbloat", r.program)
 	if err != nil {
 		return err
 	}
-	if err := r.run(program, "manual", filepath.Join(r.work, "man")); err != nil {
+	lab, err := r.build(ctx, r.host, "unbloat-lab", r.lab)
+	if err != nil {
 		return err
+	}
+	for _, p := range []string{program, lab} {
+		if err := r.run(p, "manual", filepath.Join(r.work, "man")); err != nil {
+			return err
+		}
 	}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		text, err := r.output(ctx, program, "completion", shell)
@@ -77,23 +83,27 @@ func (r *release) shared(zsh string, compressed bool) ([]file, error) {
 	return out, nil
 }
 
-// tarball writes the program with all that belongs to it: below a directory of the
+// tarball writes the programs with all that belongs to them: below a directory of the
 // archive's name, as it is laid out below a prefix such as /usr/local. Windows
 // gets a zip.
-func (r *release) tarball(ctx context.Context, t target, program string) error {
+func (r *release) tarball(ctx context.Context, t target, p programs) error {
 	name := fmt.Sprintf("unbloat-%s-%s-%s", r.plain(), t.os, t.arch)
-	bom, notices, err := r.materials(ctx, program, t)
+	bom, notices, err := r.materials(ctx, t, p.all()...)
 	if err != nil {
 		return err
 	}
 	if err := r.write(name+".cdx.json", bom); err != nil {
 		return err
 	}
-	binary, err := os.ReadFile(program)
-	if err != nil {
-		return err
+	var files []file
+	for i, program := range p.all() {
+		binary, err := os.ReadFile(program)
+		if err != nil {
+			return err
+		}
+		files = append(files, file{[]string{"bin/unbloat", "bin/unbloat-lab"}[i], 0o755, binary})
 	}
-	files := []file{{"bin/unbloat", 0o755, binary}, {"share/doc/unbloat/THIRD-PARTY-NOTICES", 0o644, notices}}
+	files = append(files, file{"share/doc/unbloat/THIRD-PARTY-NOTICES", 0o644, notices})
 	for _, doc := range []string{"LICENSE", "CHANGELOG.md"} {
 		text, err := os.ReadFile(doc)
 		if err != nil {

@@ -94,7 +94,7 @@ func TestDebianLong(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
 	program := small(t)
 	for name, version := range map[string]string{"one.deb": "v1.2.3", "two.deb": "v1.2.4"} {
-		r := made(t, release{make: []string{makeDeb}, program: program, version: version})
+		r := made(t, release{make: []string{makeDeb}, program: program, lab: program, version: version})
 		debs, err := filepath.Glob(filepath.Join(r.out, "unbloat_*.deb"))
 		if err != nil || len(debs) != 1 {
 			t.Fatal(debs, err)

@@ -44,9 +44,10 @@ type release struct {
 	ca      string    // file with the certificates of authorities, for the image
 	make    []string  // some of the constants above
 	targets []target
-	host    target            // this machine, whose program writes the manual pages
-	program string            // the host's, if it is built already
-	routers map[string]string // the programs for routers, control and measure, if they are built already
+	host    target // this machine, whose program writes the manual pages
+	program string // the host's, if it is built already
+	lab     string // the host's laboratory, if it is built already
+	router  string // the program for routers, if it is built already
 
 	work    string                // directory of what is thrown away
 	run     func(...string) error // runs a command in the module's root, in this machine's environment
@@ -146,7 +147,7 @@ func (r *release) all(ctx context.Context) (err error) {
 		}
 	}
 	if r.makes(makeWRT) {
-		if err := r.luciApp(ctx); err != nil {
+		if err := r.openwrtEverywhere(ctx); err != nil {
 			return err
 		}
 	}
@@ -164,11 +165,11 @@ func (r *release) all(ctx context.Context) (err error) {
 		if !slices.ContainsFunc(r.make, func(kind string) bool { return kind != makeSource && kind != makeApps && kind != makeWRT }) {
 			continue
 		}
-		program, err := r.build(ctx, t)
+		p, err := r.programs(ctx, t)
 		if err != nil {
 			return err
 		}
-		if err := r.one(ctx, t, program); err != nil {
+		if err := r.one(ctx, t, p); err != nil {
 			return fmt.Errorf("%s: %w", t, err)
 		}
 	}
@@ -183,9 +184,9 @@ func (r *release) all(ctx context.Context) (err error) {
 func (r *release) makes(kind string) bool { return slices.Contains(r.make, kind) }
 
 // one makes what there is of one target.
-func (r *release) one(ctx context.Context, t target, program string) error {
+func (r *release) one(ctx context.Context, t target, p programs) error {
 	if r.makes(makeTar) {
-		if err := r.tarball(ctx, t, program); err != nil {
+		if err := r.tarball(ctx, t, p); err != nil {
 			return err
 		}
 	}
@@ -195,28 +196,52 @@ func (r *release) one(ctx context.Context, t target, program string) error {
 	}
 	for _, kind := range []string{makeDeb, makeRPM} {
 		if r.makes(kind) {
-			if err := r.system(ctx, kind, arch, program); err != nil {
+			if err := r.system(ctx, kind, arch, p); err != nil {
 				return err
 			}
 		}
 	}
 	if r.makes(makeServer) {
-		return r.server(ctx, t, arch, program)
+		return r.server(ctx, t, arch, p.unbloat)
 	}
 	return nil
 }
 
-// build builds the program for a target, once.
-func (r *release) build(ctx context.Context, t target) (string, error) {
-	out := filepath.Join(r.work, t.os+"-"+t.arch, "unbloat")
-	if t == r.host && r.program != "" {
-		return r.program, nil
+// The programs of a target.
+type programs struct {
+	unbloat string
+	lab     string // "": the target's has none
+}
+
+// all are the paths of those that there are.
+func (p programs) all() []string {
+	if p.lab == "" {
+		return []string{p.unbloat}
+	}
+	return []string{p.unbloat, p.lab}
+}
+
+// programs builds those of a target. The laboratory is for where it runs on a real kernel.
+func (r *release) programs(ctx context.Context, t target) (p programs, err error) {
+	p.unbloat, err = r.build(ctx, t, "unbloat", r.program)
+	if err == nil && t.os == "linux" && slices.Contains([]string{"amd64", "arm64"}, t.arch) && (r.makes(makeTar) || r.makes(makeDeb) || r.makes(makeRPM)) {
+		p.lab, err = r.build(ctx, t, "unbloat-lab", r.lab)
+	}
+	return p, err
+}
+
+// build builds one of cmd's programs for a target, once. host is the host's, if it is
+// built already.
+func (r *release) build(ctx context.Context, t target, name, host string) (string, error) {
+	out := filepath.Join(r.work, t.os+"-"+t.arch, name)
+	if t == r.host && host != "" {
+		return host, nil
 	}
 	if _, err := os.Stat(out); err == nil {
 		return out, nil
 	}
 	env := []string{"CGO_ENABLED=0", "GOOS=" + t.os, "GOARCH=" + t.arch, "GOMIPS=softfloat", "GOARM=7"}
-	err := r.command(ctx, env, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+r.version+" -X main.commit="+r.commit, "-o", out, "./cmd/unbloat")
+	err := r.command(ctx, env, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+r.version+" -X main.commit="+r.commit, "-o", out, "./cmd/"+name)
 	return out, err
 }
 

@@ -75,14 +75,14 @@ const plotter = "uplot"
 // plotterNotice says whose it is and under which licence.
 const plotterNotice = "Copyright (c) 2022 Leon Sorokin. The MIT License, in the words in which others of this list have it."
 
-// materials returns the bill of materials of a program, and the notices of those
-// whose code is in it.
-func (r *release) materials(ctx context.Context, program string, t target) (list, notices []byte, err error) {
-	info, err := buildinfo.ReadFile(program)
+// materials returns the bill of materials of programs that come together, and the
+// notices of those whose code is in them. The first is the one that the bill is called by.
+func (r *release) materials(ctx context.Context, t target, programs ...string) (list, notices []byte, err error) {
+	info, err := together(programs)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read what %s was built from: %w", program, err)
+		return nil, nil, err
 	}
-	sum, err := sumOf(program)
+	sum, err := sumOf(programs[0])
 	if err != nil {
 		return nil, nil, err
 	}
@@ -96,6 +96,28 @@ func (r *release) materials(ctx context.Context, program string, t target) (list
 	}
 	notices, err = r.notices(ctx, info, page)
 	return append(list, '\n'), notices, err
+}
+
+// together returns what Go noted in programs: of the first, with the modules of all.
+func together(programs []string) (*debug.BuildInfo, error) {
+	var all *debug.BuildInfo
+	for _, program := range programs {
+		info, err := buildinfo.ReadFile(program)
+		if err != nil {
+			return nil, fmt.Errorf("read what %s was built from: %w", program, err)
+		}
+		if all == nil {
+			all = info
+			continue
+		}
+		for _, m := range info.Deps {
+			if !slices.ContainsFunc(all.Deps, func(a *debug.Module) bool { return a.Path == m.Path }) {
+				all.Deps = append(all.Deps, m)
+			}
+		}
+	}
+	slices.SortFunc(all.Deps, func(a, b *debug.Module) int { return cmp.Compare(a.Path, b.Path) })
+	return all, nil
 }
 
 // newBOM lists what Go noted in a program, the toolchain's library, and what the

@@ -49,47 +49,36 @@ type openwrtPackage struct {
 	removed         string // what a shell does on the router once it is gone; "": nothing
 }
 
-// openwrt makes the packages of a processor: the program that controls, and the one
-// that measures.
+// openwrt makes the packages of a processor.
 func (r *release) openwrt(ctx context.Context, t target) error {
 	processors, known := routers()[t.arch]
 	if !known {
 		return nil
 	}
-	for _, part := range []string{"control", "measure"} {
-		program := r.routers[part]
-		if program == "" {
-			program = filepath.Join(r.work, "openwrt-"+t.arch, "unbloat-"+part)
-			if err := r.command(ctx, []string{"VERSION=" + r.version, "COMMIT=" + r.commit}, "scripts/router", "build", part, t.String(), program); err != nil {
-				return err
-			}
-		}
-		text, err := os.ReadFile(program)
-		if err != nil {
-			return err
-		}
-		_, notices, err := r.materials(ctx, program, t)
-		if err != nil {
-			return err
-		}
-		p := openwrtPackage{name: "unbloat", processor: t.arch, matches: processors,
-			summary: "keeps the latency of a line low: plans and applies the shaping, and keeps it in place",
-			// tc, CAKE with what brings the download to it, and what a change is tried out in first.
-			depends: []string{"tc", "ip", "unshare", "kmod-sched-core", "kmod-sched-cake", "kmod-ifb"}}
-		if part == "measure" {
-			p.name, p.summary, p.depends = "unbloat-measure", "measures how much latency rises when a line is busy, and tunes its shaping", []string{"unbloat"}
-			p.files = []file{{"usr/bin/unbloat-measure", 0o755, text}}
-		} else if p.files, p.conffiles, err = openwrtFiles(); err != nil {
-			return err
-		} else {
-			p.files = append(p.files, file{"usr/bin/unbloat", 0o755, text})
-		}
-		p.files = append(p.files, file{"usr/share/licenses/" + p.name + "/NOTICES.gz", 0o644, gzipped(notices, time.Time{})})
-		if err := r.openwrtPack(ctx, p); err != nil {
+	program := r.router
+	if program == "" {
+		program = filepath.Join(r.work, "openwrt-"+t.arch, "unbloat")
+		if err := r.command(ctx, []string{"VERSION=" + r.version, "COMMIT=" + r.commit}, "scripts/router", "build", t.String(), program); err != nil {
 			return err
 		}
 	}
-	return nil
+	text, err := os.ReadFile(program)
+	if err != nil {
+		return err
+	}
+	_, notices, err := r.materials(ctx, t, program)
+	if err != nil {
+		return err
+	}
+	p := openwrtPackage{name: "unbloat", processor: t.arch, matches: processors,
+		summary: "keeps the latency of a line low: measures it, shapes it, and keeps it so",
+		// tc, CAKE with what brings the download to it, and what a change is tried out in first.
+		depends: []string{"tc", "ip", "unshare", "kmod-sched-core", "kmod-sched-cake", "kmod-ifb"}}
+	if p.files, p.conffiles, err = openwrtFiles(); err != nil {
+		return err
+	}
+	p.files = append(p.files, file{"usr/bin/unbloat", 0o755, text}, file{"usr/share/licenses/unbloat/NOTICES.gz", 0o644, gzipped(notices, time.Time{})})
+	return r.openwrtPack(ctx, p)
 }
 
 // openwrtFiles are the files of the package of the daemon beside its program.
@@ -112,13 +101,15 @@ func openwrtFiles() (files, conffiles []file, err error) {
 	return append(files, file{"lib/upgrade/keep.d/unbloat", 0o644, []byte("/etc/unbloat/\n")}), conffiles, nil
 }
 
-// luciApp makes the package of LuCI's page.
-func (r *release) luciApp(ctx context.Context) error {
+// openwrtEverywhere makes the packages that are the same for all processors: LuCI's page,
+// and what brings the program to routers that had a second one, which measured.
+func (r *release) openwrtEverywhere(ctx context.Context) error {
 	p, err := luciPackage()
 	if err != nil {
 		return err
 	}
-	return r.openwrtPack(ctx, p)
+	return errors.Join(r.openwrtPack(ctx, p), r.openwrtPack(ctx, openwrtPackage{name: "unbloat-measure",
+		summary: "is empty: unbloat itself measures, and this may be removed", depends: []string{"unbloat"}}))
 }
 
 // luciPackage is the package of LuCI's page. What makes LuCI look for its pages and its

@@ -64,7 +64,7 @@ func TestOpenWrtInit(t *testing.T) {
 		t.Errorf("it logs %s", out)
 	}
 	named := 0
-	for _, file := range []string{"install.md", "daemon.md", "when-it-goes-wrong.md", "grafana/alerts.yml"} {
+	for _, file := range []string{"openwrt.md", "daemon.md", "when-it-goes-wrong.md", "grafana/alerts.yml"} {
 		for _, m := range regexp.MustCompile(`logread -e (\w+)`).FindAllStringSubmatch(read(t, filepath.Join("..", "..", "docs", file)), -1) {
 			named++
 			if m[1] != filepath.Base("/usr/bin/unbloat") {

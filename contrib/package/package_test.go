@@ -187,11 +187,11 @@ func TestArchives(t *testing.T) {
 	}
 }
 
-// small builds a program that is quickly linked and packed: without most parts.
+// small builds a program that is quickly linked and packed: that of routers.
 func small(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "unbloat")
-	c := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-tags", "omit_lab,omit_measure,omit_serve,omit_remote,omit_web,omit_tui,omit_store", "-ldflags", "-s -w -X main.version=v1.2.3", "-o", program, "./cmd/unbloat")
+	c := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-tags", "router", "-ldflags", "-s -w -X main.version=v1.2.3", "-o", program, "./cmd/unbloat")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -257,7 +257,8 @@ func TestPackages(t *testing.T) {
 	}
 	t.Chdir(filepath.Join("..", ".."))
 	r := release{make: []string{makeTar, makeDeb, makeRPM, makeServer, makeApps, makeWRT}, program: small(t)}
-	r.routers = map[string]string{"control": r.program, "measure": r.program}
+	r.lab = r.program
+	r.router = r.program
 	if _, err := exec.LookPath("minisign"); err != nil {
 		t.Logf("signatures: SKIPPED: %v", err)
 	} else {
@@ -328,7 +329,7 @@ func holdsDeb(t *testing.T, r release) {
 		files     []string
 		conffiles string
 	}{
-		"unbloat_1.2.3_*.deb": {[]string{"./usr/bin/unbloat", "./usr/share/man/man1/unbloat.1.gz", "./usr/share/man/man1/unbloat-plan.1.gz", "./usr/share/bash-completion/completions/unbloat",
+		"unbloat_1.2.3_*.deb": {[]string{"./usr/bin/unbloat", "./usr/bin/unbloat-lab", "./usr/share/man/man1/unbloat.1.gz", "./usr/share/man/man1/unbloat-plan.1.gz", "./usr/share/bash-completion/completions/unbloat",
 			"./usr/share/zsh/vendor-completions/_unbloat", "./usr/share/fish/vendor_completions.d/unbloat.fish", "./usr/share/doc/unbloat/copyright", "./usr/share/doc/unbloat/changelog.gz", "./usr/share/doc/unbloat/THIRD-PARTY-NOTICES.gz",
 			"./usr/lib/systemd/system/unbloatd.service", "./etc/unbloat/unbloat.toml"}, "/etc/unbloat/unbloat.toml"},
 		"unbloat-serve_1.2.3_*.deb": {[]string{"./usr/lib/unbloat-serve/unbloat", "./usr/lib/systemd/system/unbloat-serve.service", "./usr/lib/systemd/system/unbloat-serve.socket", "./etc/unbloat/serve.env",

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -24,8 +23,8 @@ func packaged() map[string]names {
 // names are what Debian and RPM call a processor.
 type names struct{ deb, rpm string }
 
-// system makes the Debian or the RPM package of the program.
-func (r *release) system(ctx context.Context, kind string, arch names, program string) error {
+// system makes the Debian or the RPM package of the programs.
+func (r *release) system(ctx context.Context, kind string, arch names, p programs) error {
 	zsh, is, name := "share/zsh/site-functions", arch.rpm, fmt.Sprintf("unbloat-%s-1.%s.rpm", r.ordered(), arch.rpm)
 	if kind == makeDeb {
 		zsh, is, name = "share/zsh/vendor-completions", arch.deb, fmt.Sprintf("unbloat_%s_%s.deb", r.ordered(), arch.deb)
@@ -34,7 +33,7 @@ func (r *release) system(ctx context.Context, kind string, arch names, program s
 	if err != nil {
 		return err
 	}
-	_, notices, err := r.materials(ctx, program, target{})
+	_, notices, err := r.materials(ctx, target{}, p.all()...)
 	if err != nil {
 		return err
 	}
@@ -65,8 +64,10 @@ func (r *release) system(ctx context.Context, kind string, arch names, program s
 	if err := lay(root, files); err != nil {
 		return err
 	}
-	if err := copied(filepath.Join(root, "usr/bin/unbloat"), program, 0o755); err != nil {
-		return err
+	for i, program := range p.all() {
+		if err := copied(filepath.Join(root, []string{"usr/bin/unbloat", "usr/bin/unbloat-lab"}[i]), program, 0o755); err != nil {
+			return err
+		}
 	}
 	text, err := os.ReadFile("contrib/package/package.yaml")
 	if err != nil {
@@ -81,7 +82,7 @@ func (r *release) system(ctx context.Context, kind string, arch names, program s
 
 // server makes the Debian package and the image of the test server.
 func (r *release) server(ctx context.Context, t target, arch names, program string) error {
-	_, notices, err := r.materials(ctx, program, t)
+	_, notices, err := r.materials(ctx, t, program)
 	if err != nil {
 		return err
 	}
@@ -109,12 +110,11 @@ func (r *release) server(ctx context.Context, t target, arch names, program stri
 	if err := r.nfpm(ctx, makeDeb, "contrib/package/server/package.yaml", root, arch.deb, fmt.Sprintf("unbloat-serve_%s_%s.deb", r.ordered(), arch.deb)); err != nil {
 		return err
 	}
-	image := filepath.Join(r.out, "unbloat-serve-image-"+t.arch)
-	if err := os.RemoveAll(image); err != nil {
+	layout := filepath.Join(r.out, "unbloat-serve-image-"+t.arch)
+	if err := os.RemoveAll(layout); err != nil {
 		return err
 	}
-	return r.run("go", "run", "./contrib/image", "-program", program, "-ca", r.ca, "-platform", t.String(), "-version", r.version,
-		"-created", strconv.FormatInt(r.date.Unix(), 10), image)
+	return image{program: program, ca: r.ca, on: t, version: r.version, created: r.date.UTC()}.write(layout)
 }
 
 // nfpm writes a package of the files below a directory.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/await"
+	"unbloat/testkit/await"
 )
 
 // A home is a directory in which a service runs: bin/unbloat is a stand-in that

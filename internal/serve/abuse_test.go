@@ -17,11 +17,11 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/await"
-	"unbloat/internal/probe"
-	"unbloat/internal/protocol/iperf3"
-	"unbloat/internal/protocol/irtt"
-	"unbloat/internal/visitor"
+	"unbloat/guard"
+	"unbloat/internal/measure/probe"
+	"unbloat/internal/measure/protocol/iperf3"
+	"unbloat/internal/measure/protocol/irtt"
+	"unbloat/testkit/await"
 	"unbloat/unit"
 )
 
@@ -225,11 +225,11 @@ func TestCustomer(t *testing.T) {
 	for _, c := range []struct{ a, b string }{
 		{"2001:db8:1:2::1", "2001:db8:1:2:ffff::9"}, {"fe80::1%eth0", "fe80::2%eth1"}, {"192.0.2.1", "::ffff:192.0.2.1"},
 	} {
-		if a, b := visitor.Of(netip.MustParseAddr(c.a)), visitor.Of(netip.MustParseAddr(c.b)); a != b {
+		if a, b := guard.Charged(netip.MustParseAddr(c.a)), guard.Charged(netip.MustParseAddr(c.b)); a != b {
 			t.Errorf("%s is %s, %s is %s", c.a, a, c.b, b)
 		}
 	}
-	if visitor.Of(netip.MustParseAddr("2001:db8:1:2::1")) == visitor.Of(netip.MustParseAddr("2001:db8:1:3::1")) || visitor.Of(netip.MustParseAddr("192.0.2.1")) == visitor.Of(netip.MustParseAddr("192.0.2.2")) {
+	if guard.Charged(netip.MustParseAddr("2001:db8:1:2::1")) == guard.Charged(netip.MustParseAddr("2001:db8:1:3::1")) || guard.Charged(netip.MustParseAddr("192.0.2.1")) == guard.Charged(netip.MustParseAddr("192.0.2.2")) {
 		t.Error("two sites are one")
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/await"
-	"unbloat/internal/protocol/iperf3"
+	"unbloat/internal/measure/protocol/iperf3"
+	"unbloat/testkit/await"
 )
 
 // dialFrom connects to a server from one of the loopback's addresses.

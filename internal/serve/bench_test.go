@@ -4,8 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"unbloat/internal/netio"
-	"unbloat/internal/probe"
+	"unbloat/internal/measure/netio"
+	"unbloat/internal/measure/probe"
 	"unbloat/unit"
 )
 

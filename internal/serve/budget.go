@@ -8,8 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"unbloat/internal/budget"
-	"unbloat/internal/visitor"
+	"unbloat/guard"
 	"unbloat/unit"
 )
 
@@ -25,8 +24,8 @@ type account struct {
 	bytes    int64         // since the start of the window
 	time     time.Duration // of sessions that ended since then
 
-	others budget.Use // at the servers that share budgets with this one
-	shared budget.Use // what those were told last
+	others guard.Use // at the servers that share budgets with this one
+	shared guard.Use // what those were told last
 }
 
 // accounts are the accounts of all addresses.
@@ -43,7 +42,7 @@ type accounts struct {
 	draining bool          // no new sessions
 	empty    chan struct{} // closed when there are no sessions left; nil: nobody waits
 
-	elsewhere func(netip.Addr) budget.Use // use of an address at other servers; nil: none
+	elsewhere func(netip.Addr) guard.Use // use of an address at other servers; nil: none
 }
 
 // maxAccounts limits the memory: above it accounts without sessions are
@@ -57,13 +56,13 @@ func newAccounts(l Limits) *accounts {
 // roll starts a new window if the old one has ended.
 func (c *account) roll(now unit.Instant) {
 	if now.Sub(c.since) >= budgetWindow {
-		c.since, c.bytes, c.time, c.shared = now, 0, 0, budget.Use{}
+		c.since, c.bytes, c.time, c.shared = now, 0, 0, guard.Use{}
 	}
 }
 
 // find returns the account of an address, in the window of now.
 func (a *accounts) find(from netip.Addr, now unit.Instant) *account {
-	from = visitor.Of(from)
+	from = guard.Charged(from)
 	c := a.of[from]
 	if c == nil {
 		if len(a.of) >= maxAccounts {

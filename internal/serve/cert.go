@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"unbloat/internal/visitor"
+	"unbloat/guard"
 )
 
 // certYears is the validity of a self-signed certificate.
@@ -56,13 +56,13 @@ func makeCertificate(now time.Time) (*tls.Certificate, []byte, error) {
 		host = "localhost"
 	}
 	addrs, _ := net.InterfaceAddrs() // without addresses clients must pin it
-	cert, err := visitor.Certificate{
+	cert, err := guard.Certificate{
 		Subject: pkix.Name{CommonName: host, Organization: []string{"unbloat serve"}}, Names: []string{host, "localhost"},
 		Networks: addrs, From: now.Add(-time.Hour), To: now.AddDate(certYears, 0, 0),
 	}.Make()
 	if err != nil {
 		return nil, nil, err
 	}
-	b, err := visitor.PEM(cert)
+	b, err := guard.PEM(cert)
 	return cert, b, err
 }

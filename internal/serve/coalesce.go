@@ -5,7 +5,7 @@ import (
 	"net"
 	"net/http"
 
-	"unbloat/internal/netio"
+	"unbloat/internal/measure/netio"
 )
 
 // coalescing is a response for WebSockets: on the connection that was taken

@@ -1,4 +1,4 @@
-//go:build linux && !omit_store && !omit_web
+//go:build linux
 
 package serve_test
 
@@ -25,16 +25,16 @@ import (
 
 	"github.com/coder/websocket"
 
-	"unbloat/internal/await"
-	"unbloat/internal/lab/labtest"
-	"unbloat/internal/probe"
-	"unbloat/internal/protocol/iperf3"
-	"unbloat/internal/protocol/irtt"
-	"unbloat/internal/protocol/ndt7"
-	"unbloat/internal/store"
-	"unbloat/internal/store/pgtest"
-	"unbloat/internal/verdict"
-	"unbloat/internal/webtest"
+	"unbloat/internal/measure/probe"
+	"unbloat/internal/measure/protocol/iperf3"
+	"unbloat/internal/measure/protocol/irtt"
+	"unbloat/internal/measure/protocol/web"
+	"unbloat/internal/measure/verdict"
+	"unbloat/internal/serve"
+	"unbloat/internal/show/store"
+	"unbloat/testkit/await"
+	"unbloat/testkit/labtest"
+	"unbloat/testkit/pgtest"
 	"unbloat/unit"
 )
 
@@ -441,12 +441,12 @@ func (c client) web(ctx context.Context, m *member) error {
 	if resp.StatusCode != http.StatusOK {
 		return errors.New(resp.Status)
 	}
-	ws, _, err := websocket.Dial(ctx, "ws://"+at+ndt7.DownloadPath, &websocket.DialOptions{Subprotocols: []string{ndt7.Subprotocol}, HTTPClient: h})
+	ws, _, err := websocket.Dial(ctx, "ws://"+at+web.DownloadPath, &websocket.DialOptions{Subprotocols: []string{web.Subprotocol}, HTTPClient: h})
 	if err != nil {
 		return err
 	}
 	defer ws.CloseNow()
-	ws.SetReadLimit(int64(ndt7.MaxMessage))
+	ws.SetReadLimit(int64(web.MaxMessage))
 	_, _, err = ws.Read(ctx)
 	return err
 }
@@ -455,33 +455,33 @@ var errShort = errors.New("too short")
 
 // page runs a session of the page and submits a result that no other client
 // has. It returns the ticket if the server says that the result is saved.
-func (c client) page(ctx context.Context, m *member, try int) (webtest.Saved, error) {
+func (c client) page(ctx context.Context, m *member, try int) (serve.Saved, error) {
 	_, _, _, at, _ := m.at()
 	h := c.http()
-	ws, _, err := websocket.Dial(ctx, "ws://"+at+"/api/probe", &websocket.DialOptions{Subprotocols: []string{webtest.Subprotocol}, HTTPClient: h})
+	ws, _, err := websocket.Dial(ctx, "ws://"+at+"/api/probe", &websocket.DialOptions{Subprotocols: []string{serve.Subprotocol}, HTTPClient: h})
 	if err != nil {
-		return webtest.Saved{}, err
+		return serve.Saved{}, err
 	}
 	defer ws.CloseNow()
 	_, text, err := ws.Read(ctx)
 	if err != nil {
-		return webtest.Saved{}, err
+		return serve.Saved{}, err
 	}
-	var hello webtest.Hello
+	var hello serve.Hello
 	if err := json.Unmarshal(text, &hello); err != nil {
-		return webtest.Saved{}, fmt.Errorf("%.100s: %w", text, err)
+		return serve.Saved{}, fmt.Errorf("%.100s: %w", text, err)
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+at+"/api/results?session="+hello.Session, strings.NewReader(submission(c.n, try)))
 	if err != nil {
-		return webtest.Saved{}, err
+		return serve.Saved{}, err
 	}
 	r.Header.Set("Content-Type", "application/json")
 	resp, err := h.Do(r)
 	if err != nil {
-		return webtest.Saved{}, err
+		return serve.Saved{}, err
 	}
 	defer resp.Body.Close()
-	var saved webtest.Saved
+	var saved serve.Saved
 	if err := json.NewDecoder(resp.Body).Decode(&saved); err != nil {
 		return saved, err
 	}
@@ -493,7 +493,7 @@ func (c client) page(ctx context.Context, m *member, try int) (webtest.Saved, er
 
 // submission returns a result of an idle line, as the page submits it.
 func submission(n, try int) string {
-	p := webtest.RawPhase{Name: verdict.PhaseIdle, EndUs: 3_000_000, BinUs: 100_000, Skips: []webtest.Skip{}, DownByte: []int64{}, UpByte: []int64{}}
+	p := serve.RawPhase{Name: verdict.PhaseIdle, EndUs: 3_000_000, BinUs: 100_000, Skips: []serve.Skip{}, DownByte: []int64{}, UpByte: []int64{}}
 	for i := range int64(150) {
 		p.Probes.DueUs = append(p.Probes.DueUs, i*20_000)
 		p.Probes.SentUs = append(p.Probes.SentUs, i*20_000)
@@ -501,8 +501,8 @@ func submission(n, try int) string {
 		p.Probes.ServerUs = append(p.Probes.ServerUs, i*20_000+5_000)
 		p.Probes.HeldUs = append(p.Probes.HeldUs, 30)
 	}
-	text, err := json.Marshal(webtest.Submission{
-		Schema: webtest.SubmissionSchema, IntervalUs: 20_000, TickUs: 5, Protocol: "http/1.1", Transport: webtest.OverWebSocket, Phases: []webtest.RawPhase{p},
+	text, err := json.Marshal(serve.Submission{
+		Schema: serve.SubmissionSchema, IntervalUs: 20_000, TickUs: 5, Protocol: "http/1.1", Transport: serve.OverWebSocket, Phases: []serve.RawPhase{p},
 	})
 	if err != nil {
 		panic(err) // figures can always be marshalled
@@ -558,7 +558,7 @@ func TestFleet(t *testing.T) {
 		members[0].start()
 	})
 	var mu sync.Mutex
-	accepted := map[string]webtest.Saved{}
+	accepted := map[string]serve.Saved{}
 	kinds := []string{"page", "native", "irtt", "iperf3", "web"}
 	var served [5]atomic.Int64
 	for i := range clients {
@@ -571,7 +571,7 @@ func TestFleet(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 				switch i % len(kinds) {
 				case 0:
-					var saved webtest.Saved
+					var saved serve.Saved
 					if saved, err = c.page(ctx, m, try); err == nil {
 						mu.Lock()
 						accepted[saved.ID] = saved
@@ -648,7 +648,7 @@ func TestFleet(t *testing.T) {
 }
 
 // readEverywhere reads results from every server, and deletes one.
-func readEverywhere(t *testing.T, members []*member, accepted map[string]webtest.Saved) {
+func readEverywhere(t *testing.T, members []*member, accepted map[string]serve.Saved) {
 	t.Helper()
 	status := func(method string, m *member, id, token string) int {
 		_, _, _, at, _ := m.at()

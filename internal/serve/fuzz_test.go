@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/netio"
-	"unbloat/internal/probe"
-	"unbloat/internal/protocol/irtt"
+	"unbloat/internal/measure/netio"
+	"unbloat/internal/measure/probe"
+	"unbloat/internal/measure/protocol/irtt"
 	"unbloat/unit"
 )
 

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"unbloat/internal/await"
+	"unbloat/testkit/await"
 	"unbloat/unit"
 )
 

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/await"
-	"unbloat/internal/netio"
-	"unbloat/internal/probe"
+	"unbloat/internal/measure/netio"
+	"unbloat/internal/measure/probe"
+	"unbloat/testkit/await"
 	"unbloat/unit"
 )
 

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"time"
 
-	"unbloat/internal/netio"
-	"unbloat/internal/protocol/iperf3"
+	"unbloat/internal/measure/netio"
+	"unbloat/internal/measure/protocol/iperf3"
 	"unbloat/unit"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"unbloat/internal/netio"
-	"unbloat/internal/protocol/irtt"
+	"unbloat/internal/measure/netio"
+	"unbloat/internal/measure/protocol/irtt"
 	"unbloat/unit"
 )
 

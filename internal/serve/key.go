@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"unbloat/internal/probe"
+	"unbloat/internal/measure/probe"
 )
 
 // A keyCheck tells whether a request over HTTP brings the shared key: as a

@@ -7,7 +7,7 @@ import (
 	"net"
 	"time"
 
-	"unbloat/internal/probe"
+	"unbloat/internal/measure/probe"
 )
 
 // lines carries requests and replies over one connection.

@@ -10,7 +10,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"unbloat/internal/metrics"
+	"unbloat/internal/keep/metrics"
 )
 
 // metricsServer serves /metrics in Prometheus's text format on its own port,

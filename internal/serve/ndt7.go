@@ -10,8 +10,8 @@ import (
 
 	"github.com/coder/websocket"
 
-	"unbloat/internal/netio"
-	"unbloat/internal/protocol/ndt7"
+	"unbloat/internal/measure/netio"
+	"unbloat/internal/measure/protocol/web"
 	"unbloat/unit"
 )
 
@@ -35,21 +35,21 @@ func (w *webServer) ndt7(run func(context.Context, *ndt7Test) error) http.Handle
 		t := &ndt7Test{web: w, r: r, name: r.URL.Path[len("/ndt/v7/"):], began: w.server.clock.Now()}
 		defer func() { leave(t.moved.Load()) }()
 		c, err := websocket.Accept(coalescing{rw, w.bulk}, r, &websocket.AcceptOptions{
-			Subprotocols: []string{ndt7.Subprotocol}, InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled,
+			Subprotocols: []string{web.Subprotocol}, InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled,
 		})
 		if err != nil {
 			w.server.refusals.add(protocolWeb, "malformed")
 			return // Accept has sent an error
 		}
 		defer c.CloseNow()
-		c.SetReadLimit(int64(ndt7.MaxAccept))
-		if c.Subprotocol() != ndt7.Subprotocol {
+		c.SetReadLimit(int64(web.MaxAccept))
+		if c.Subprotocol() != web.Subprotocol {
 			w.server.refusals.add(protocolWeb, "malformed")
-			_ = c.Close(websocket.StatusPolicyViolation, "the subprotocol must be "+ndt7.Subprotocol)
+			_ = c.Close(websocket.StatusPolicyViolation, "the subprotocol must be "+web.Subprotocol)
 			return
 		}
 		t.conn = c
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), ndt7.MaxDuration)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), web.MaxDuration)
 		defer cancel()
 		go func() { // ends with ctx; a server that stops ends the test
 			select {
@@ -69,7 +69,7 @@ func (w *webServer) ndt7Download(ctx context.Context, t *ndt7Test) error {
 	heard := make(chan error, 1)
 	go func() { heard <- t.listen(ctx, false) }()
 	defer func() { t.conn.CloseNow(); <-heard }()
-	end, next, size := t.began.Add(ndt7.Duration), t.began.Add(ndt7.MeasureMin), ndt7.MinMessage
+	end, next, size := t.began.Add(web.Duration), t.began.Add(web.MeasureMin), web.MinMessage
 	for {
 		now := w.server.clock.Now()
 		if !now.Before(end) {
@@ -79,7 +79,7 @@ func (w *webServer) ndt7Download(ctx context.Context, t *ndt7Test) error {
 			if err := t.measure(ctx, now); err != nil {
 				return err
 			}
-			next = now.Add(ndt7.MeasureMin)
+			next = now.Add(web.MeasureMin)
 		}
 		if !w.server.spend(remote(t.r), size) {
 			w.server.refusals.add(protocolWeb, "budget during a session")
@@ -88,7 +88,7 @@ func (w *webServer) ndt7Download(ctx context.Context, t *ndt7Test) error {
 		if err := t.conn.Write(ctx, websocket.MessageBinary, w.bulk.Bytes()[:size]); err != nil {
 			return err
 		}
-		size = ndt7.NextMessage(size, unit.Size(t.moved.Add(int64(size))))
+		size = web.NextMessage(size, unit.Size(t.moved.Add(int64(size))))
 	}
 	return t.conn.Close(websocket.StatusNormalClosure, "")
 }
@@ -100,7 +100,7 @@ func (w *webServer) ndt7Upload(ctx context.Context, t *ndt7Test) error {
 	defer func() { cancel(); <-done }()
 	go func() { // Upload waits for it
 		defer close(done)
-		tick := time.NewTicker(ndt7.MeasureMin)
+		tick := time.NewTicker(web.MeasureMin)
 		defer tick.Stop()
 		for {
 			select {
@@ -111,7 +111,7 @@ func (w *webServer) ndt7Upload(ctx context.Context, t *ndt7Test) error {
 				if t.measure(ctx, now) != nil {
 					return
 				}
-				if now.Sub(t.began) >= ndt7.Duration {
+				if now.Sub(t.began) >= web.Duration {
 					_ = t.conn.Close(websocket.StatusNormalClosure, "") // the reader gets an error
 					return
 				}
@@ -148,14 +148,14 @@ func (t *ndt7Test) listen(ctx context.Context, count bool) error {
 
 // measure sends a measurement.
 func (t *ndt7Test) measure(ctx context.Context, now unit.Instant) error {
-	m := ndt7.Measurement{
-		AppInfo: &ndt7.AppInfo{ElapsedTime: now.Sub(t.began).Microseconds(), NumBytes: t.moved.Load()},
+	m := web.Measurement{
+		AppInfo: &web.AppInfo{ElapsedTime: now.Sub(t.began).Microseconds(), NumBytes: t.moved.Load()},
 		Origin:  "server", Test: t.name,
-		ConnectionInfo: &ndt7.ConnectionInfo{Client: t.r.RemoteAddr, Server: t.web.addr().String(), UUID: "unbloat"},
+		ConnectionInfo: &web.ConnectionInfo{Client: t.r.RemoteAddr, Server: t.web.addr().String(), UUID: "unbloat"},
 	}
 	if c := tcpOf(t.r); c != nil {
 		if s, err := netio.ReadTCPStats(c); err == nil {
-			m.TCPInfo = &ndt7.TCPInfo{
+			m.TCPInfo = &web.TCPInfo{
 				ElapsedTime: now.Sub(t.began).Microseconds(), RTT: s.RTT.Microseconds(), RTTVar: s.RTTVar.Microseconds(),
 				MinRTT: s.MinRTT.Microseconds(), BytesAcked: s.Acked, BytesReceived: s.Received, BytesSent: s.Sent,
 				BytesRetrans: s.Retransmitted, BusyTime: s.Busy.Microseconds(), RWndLimited: s.RwndLimited.Microseconds(),

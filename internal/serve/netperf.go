@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"unbloat/internal/netio"
-	"unbloat/internal/protocol/netperf"
-	"unbloat/internal/visitor"
+	"unbloat/guard"
+	"unbloat/internal/measure/netio"
+	"unbloat/internal/measure/protocol/netperf"
 	"unbloat/unit"
 )
 
@@ -316,7 +316,7 @@ func (t *netperfTest) connection() (*client, error) {
 		if err != nil {
 			return nil, fmt.Errorf("wait for the test's connection: %w", t.left(err))
 		}
-		if visitor.Of(clientAddr(c)) != visitor.Of(t.from) {
+		if guard.Charged(clientAddr(c)) != guard.Charged(t.from) {
 			t.refuse(c.RemoteAddr(), errStranger)
 			t.server.refusals.add(protocolNetperf, "stranger")
 			c.Close()
@@ -666,7 +666,7 @@ type netperfAnswers struct {
 // datagram answers one datagram, or returns nil.
 func (a *netperfAnswers) datagram(from *netio.Peer, _ unit.Instant, b []byte) []byte {
 	r := a.test.request
-	if !a.peer.IsValid() && visitor.Of(from.Addr.Addr().Unmap()) == visitor.Of(a.test.from) && len(b) == r.RequestSize {
+	if !a.peer.IsValid() && guard.Charged(from.Addr.Addr().Unmap()) == guard.Charged(a.test.from) && len(b) == r.RequestSize {
 		a.peer = from.Addr
 	}
 	if a.ended || a.peer != from.Addr {

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/await"
-	"unbloat/internal/protocol/netperf"
+	"unbloat/internal/measure/protocol/netperf"
+	"unbloat/testkit/await"
 	"unbloat/unit"
 )
 

@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/await"
-	"unbloat/internal/netio"
-	"unbloat/internal/probe"
-	"unbloat/internal/protocol/iperf3"
-	"unbloat/internal/protocol/irtt"
-	"unbloat/internal/visitor"
+	"unbloat/guard"
+	"unbloat/internal/measure/netio"
+	"unbloat/internal/measure/probe"
+	"unbloat/internal/measure/protocol/iperf3"
+	"unbloat/internal/measure/protocol/irtt"
+	"unbloat/testkit/await"
 )
 
 // startAll runs all servers until the test ends.
@@ -237,7 +237,7 @@ func TestOwnCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, err := OwnCertificate(dir, time.Now())
-	if err != nil || visitor.Fingerprint(a) != visitor.Fingerprint(b) {
+	if err != nil || guard.Fingerprint(a) != guard.Fingerprint(b) {
 		t.Errorf("another one: %v", err)
 	}
 	if i, err := os.Stat(dir + "/serve.pem"); err != nil || i.Mode().Perm() != 0o600 {

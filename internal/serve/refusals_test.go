@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"unbloat/internal/await"
+	"unbloat/testkit/await"
 )
 
 // For an attack of 12 s with 46,000 refusals the log has one line per minute

@@ -24,9 +24,9 @@ import (
 	"syscall"
 	"time"
 
-	"unbloat/internal/netio"
-	"unbloat/internal/probe"
-	"unbloat/internal/visitor"
+	"unbloat/guard"
+	"unbloat/internal/measure/netio"
+	"unbloat/internal/measure/probe"
 	"unbloat/unit"
 )
 
@@ -70,7 +70,7 @@ func DefaultLimits() Limits {
 
 func (l Limits) withDefaults() Limits {
 	l.ownUnbounded = l.AddressBytes <= 0
-	return visitor.Defaults(l, DefaultLimits())
+	return guard.WithDefaults(l, DefaultLimits())
 }
 
 // spent reports whether an address has used up its bytes.
@@ -148,6 +148,8 @@ type Server struct {
 	conns    map[*client]bool    // in the handshake, or control connections
 	sessions map[string]*session // by token
 	streams  streamTable         // changed under mu
+	// trainsFrom has the streams of trains that come from clients, by address: *stream.
+	trainsFrom sync.Map
 }
 
 // A sideServer serves another protocol on a port of its own.

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"unbloat/internal/netio"
-	"unbloat/internal/probe"
+	"unbloat/internal/measure/netio"
+	"unbloat/internal/measure/probe"
 	"unbloat/unit"
 )
 
@@ -219,7 +219,7 @@ func (ses *session) do(req probe.Request) (probe.Reply, error) {
 		return ses.start(req)
 	case probe.OpStop:
 		return ses.stop(req)
-	case probe.OpUDP:
+	case probe.OpUDP, probe.OpTrains:
 		return ses.openStream(req)
 	case probe.OpReport, probe.OpEnd:
 		return ses.report(req)

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"time"
 
-	"unbloat/internal/budget"
+	"unbloat/guard"
 )
 
 // Budgets connects the servers behind one name, so that an address has one
@@ -13,7 +13,7 @@ import (
 type Budgets interface {
 	// Exchange reports what addresses have used of this server since their
 	// windows began, and returns what any address has used of the others.
-	Exchange(ctx context.Context, own map[netip.Addr]budget.Use) (func(netip.Addr) budget.Use, error)
+	Exchange(ctx context.Context, own map[netip.Addr]guard.Use) (func(netip.Addr) guard.Use, error)
 }
 
 const (
@@ -65,10 +65,10 @@ func (s *Server) exchange() error {
 	}
 	a := s.accounts
 	now, wall := s.clock.Now(), time.Now()
-	own := map[netip.Addr]budget.Use{}
+	own := map[netip.Addr]guard.Use{}
 	a.mu.Lock()
 	for from, c := range a.of {
-		u := budget.Use{Bytes: c.bytes, Busy: c.time}
+		u := guard.Use{Bytes: c.bytes, Busy: c.time}
 		if u != c.shared && now.Sub(c.since) < budgetWindow {
 			u.Since = wall.Add(-now.Sub(c.since))
 			own[from] = u
@@ -85,7 +85,7 @@ func (s *Server) exchange() error {
 	for from, c := range a.of {
 		c.others = elsewhere(from)
 		if u, told := own[from]; told {
-			c.shared = budget.Use{Bytes: u.Bytes, Busy: u.Busy}
+			c.shared = guard.Use{Bytes: u.Bytes, Busy: u.Busy}
 		}
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"unbloat/internal/netio"
+	"unbloat/internal/measure/netio"
 )
 
 // Sockets are opened by a service manager, which keeps them open while the

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"unbloat/internal/netio"
-	"unbloat/internal/probe"
+	"unbloat/internal/measure/netio"
+	"unbloat/internal/measure/probe"
 	"unbloat/unit"
 )
 
@@ -33,6 +33,8 @@ type stream struct {
 	sleeper *netio.Sleeper
 	closed  bool
 	done    chan struct{} // closed when its goroutine has ended; nil without one
+
+	trains *trains // of a stream of trains; nil: it is another one
 }
 
 func (st *stream) lastSeen() unit.Instant {
@@ -48,14 +50,18 @@ const minStreamInterval = 100 * time.Microsecond
 func (ses *session) openStream(req probe.Request) (probe.Reply, error) {
 	s := ses.server
 	st := &stream{ses: ses, dir: req.Dir, seen: s.clock.Now()}
-	switch req.Dir {
-	case probe.DirDown:
+	switch {
+	case req.Op == probe.OpTrains && (req.Dir == probe.DirDown || req.Dir == probe.DirUp):
+		st.trains = &trains{specs: req.Trains, before: s.udp.Dropped()}
+	case req.Op == probe.OpTrains:
+		return probe.Reply{}, errors.New("trains need a direction, up or down")
+	case req.Dir == probe.DirDown:
 		st.config = probe.Config{Interval: max(req.Interval, minStreamInterval), Size: req.Size}
 		st.limit = min(req.Limit, s.limits.Load)
 		if req.Interval <= 0 || req.Limit <= 0 {
 			return probe.Reply{}, errors.New("a downward stream needs an interval and a limit")
 		}
-	case probe.DirUp, probe.DirEcho:
+	case req.Dir == probe.DirUp || req.Dir == probe.DirEcho:
 	default:
 		return probe.Reply{}, errors.New("a stream needs a direction")
 	}
@@ -98,6 +104,9 @@ func (ses *session) report(req probe.Request) (probe.Reply, error) {
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	if st.trains != nil {
+		return probe.Reply{Now: ses.server.clock.Now(), Trains: st.trains.report(ses.server.udp.Dropped())}, nil
+	}
 	r := &probe.UDPReport{}
 	r.Received, r.Bytes = st.reflector.Received()
 	r.First, r.Last = st.reflector.Span()
@@ -114,6 +123,9 @@ func (s *Server) closeStream(st *stream) {
 	s.mu.Unlock()
 	st.mu.Lock()
 	st.closed = true
+	if st.trains != nil && st.trains.from.IsValid() {
+		s.trainsFrom.Delete(st.trains.from)
+	}
 	if st.sleeper != nil {
 		st.sleeper.Close()
 	}
@@ -148,7 +160,9 @@ func (st *stream) book(n int) bool {
 func (s *Server) datagram(from *netio.Peer, at unit.Instant, b []byte) []byte {
 	h, err := probe.ParseHeader(b)
 	if err != nil {
-		s.refusals.add(protocolNative, "malformed datagram")
+		if !s.ofTrain(from, at, len(b)) {
+			s.refusals.add(protocolNative, "malformed datagram")
+		}
 		return nil
 	}
 	st := s.streams.find(h.Token)
@@ -160,10 +174,14 @@ func (s *Server) datagram(from *netio.Peer, at unit.Instant, b []byte) []byte {
 	defer st.mu.Unlock()
 	st.seen = at
 	if h.Kind == probe.KindListen {
-		s.listen(st, from)
+		if st.trains != nil {
+			s.listenTrains(st, from)
+		} else {
+			s.listen(st, from)
+		}
 		return nil
 	}
-	if st.dir == probe.DirDown {
+	if st.dir == probe.DirDown || st.trains != nil {
 		return nil
 	}
 	if !st.book(len(b)) {

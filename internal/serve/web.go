@@ -14,10 +14,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"unbloat/internal/netio"
-	"unbloat/internal/protocol/ndt7"
-	"unbloat/internal/protocol/rpm"
-	"unbloat/internal/visitor"
+	"unbloat/guard"
+	"unbloat/internal/measure/netio"
+	"unbloat/internal/measure/protocol/web"
 	"unbloat/unit"
 )
 
@@ -45,7 +44,7 @@ func listenWeb(s *Server, address string, o Options) (*webServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &webServer{server: s, page: o.Page, servers: o.Servers, key: keyCheck{o.Key}, bulk: netio.NewBulk(ndt7.MaxMessage)}
+	w := &webServer{server: s, page: o.Page, servers: o.Servers, key: keyCheck{o.Key}, bulk: netio.NewBulk(web.MaxMessage)}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if o.Cert != nil {
 		config.Certificates = []tls.Certificate{*o.Cert}
@@ -102,13 +101,13 @@ func (w *webServer) mux() http.Handler {
 	}
 	m.HandleFunc("GET /__down", w.cloudflareDown)
 	m.HandleFunc("/__up", w.cloudflareUp)
-	m.HandleFunc("GET "+rpm.WellKnown, w.nqConfig)
+	m.HandleFunc("GET "+web.WellKnown, w.nqConfig)
 	m.HandleFunc("GET /config", w.nqConfig) // the path of older servers
 	m.HandleFunc("GET /nq/small", func(rw http.ResponseWriter, r *http.Request) { w.send(rw, r, 1) })
 	m.HandleFunc("GET /nq/large", func(rw http.ResponseWriter, r *http.Request) { w.send(rw, r, nqLarge) })
 	m.HandleFunc("/nq/upload", w.swallow)
-	m.HandleFunc("GET "+ndt7.DownloadPath, w.ndt7(w.ndt7Download))
-	m.HandleFunc("GET "+ndt7.UploadPath, w.ndt7(w.ndt7Upload))
+	m.HandleFunc("GET "+web.DownloadPath, w.ndt7(w.ndt7Download))
+	m.HandleFunc("GET "+web.UploadPath, w.ndt7(w.ndt7Upload))
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w.front.handlers.Add(1)
 		defer w.front.handlers.Done()
@@ -210,7 +209,7 @@ func (w *webServer) begin(rw http.ResponseWriter, r *http.Request) (free func())
 
 // forPeople reports whether a path belongs to the page, and not to a protocol.
 func forPeople(path string) bool {
-	if path == "/" || path == "/model" || path == "/favicon.svg" {
+	if path == "/" || path == "/favicon.svg" {
 		return true
 	}
 	for _, prefix := range []string{"/assets/", "/r/", "/api/"} {
@@ -228,7 +227,7 @@ func (w *webServer) refused(r *http.Request) {
 }
 
 // remote returns the client's address.
-func remote(r *http.Request) netip.Addr { return visitor.Source(r.RemoteAddr) }
+func remote(r *http.Request) netip.Addr { return guard.SourceOf(r.RemoteAddr) }
 
 // A front accepts connections and detects TLS by the first byte. Each
 // connection has its own goroutine, so that a silent one does not delay others.

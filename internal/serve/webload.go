@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"unbloat/internal/protocol/rpm"
+	"unbloat/internal/measure/protocol/web"
 	"unbloat/unit"
 )
 
@@ -80,7 +80,7 @@ func (w *webServer) nqConfig(rw http.ResponseWriter, r *http.Request) {
 	if r.TLS != nil {
 		scheme = "https://"
 	}
-	b, err := json.Marshal(rpm.Make(scheme + r.Host))
+	b, err := json.Marshal(web.MakeRPMConfig(scheme + r.Host))
 	if err != nil { // cannot happen: structs of strings
 		panic("serve: marshal: " + err.Error())
 	}

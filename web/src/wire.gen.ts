@@ -1,5 +1,5 @@
-// Made from the Go types by `scripts/web types`; do not edit. Package webtest
-// documents the fields, packages verdict and simlab those of results and pictures.
+// Made from the Go types by `scripts/web types`; do not edit. Package serve
+// documents the fields, package verdict those of results.
 
 export type PhaseName = "idle" | "download" | "upload" | "both";
 
@@ -203,25 +203,4 @@ export interface Words {
   reasons: string[];
   notes: string[];
   grades: Record<string, string>;
-}
-
-export interface Picture {
-  slower?: number;
-  grade: string;
-  verdict: string;
-  verdicts: Record<string, string>;
-  idle_ms: number;
-  rtt_ms: Quantiles;
-  added_ms: Quantiles;
-  loss: number;
-  mos?: number;
-  down_mbps: number;
-  up_mbps: number;
-  calls?: Latency;
-  page_s?: number;
-  pages?: number;
-  film_mbps?: number;
-  stalled_s?: number;
-  idle: Timeline;
-  loaded: Timeline;
 }

@@ -1,5 +1,5 @@
 // Drives the page in a headless Chromium as a visitor would, by keyboard, and
-// prints what it found as JSON. internal/webtest's TestBrowserAlone calls it:
+// prints what it found as JSON. internal/serve's TestBrowserAlone calls it:
 //   node browser.mjs URL '{"width":…,"height":…,"scheme":"light","both":false,"shots":"DIR"|"","hide":false,"stop":false,"blocked":false}'
 import { join } from "node:path";
 import { faintTexts, launch, tabTo, unnamedControls } from "./visitor.mjs";

@@ -1,6 +1,6 @@
 // Holds a video call between two headless Chromiums with invented cameras and
 // microphones, and prints what both knew of it as JSON. TestChromiumCallAlone of
-// internal/lab/household calls it:
+// lab/household calls it:
 //   node call.mjs '{"sides":["PROGRAM","PROGRAM"],"video":"FILE.y4m","audio":"FILE.wav","width":640,"height":480,"bitrate":1500000,"seconds":40,"keyEvery":10}'
 // Each PROGRAM starts Chromium in its side's network.
 import { mkdtempSync, rmSync } from "node:fs";

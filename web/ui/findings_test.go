@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"unbloat/internal/classify"
+	"unbloat/internal/cure/classify"
 )
 
 // Whatever the doctor of any platform may find has German words on the page.
@@ -27,43 +27,41 @@ func TestGermanFindings(t *testing.T) {
 		known = append(known, m[1])
 	}
 	found := map[string]bool{}
-	for _, dir := range []string{"platform", "doctor"} {
-		root := filepath.Join("..", "..", "internal", dir)
-		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() && d.Name() == "testdata" {
-				if err == nil {
-					err = filepath.SkipDir
-				}
-				return err
+	root := filepath.Join("..", "..", "internal", "cure", "platform")
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() && d.Name() == "testdata" {
+			if err == nil {
+				err = filepath.SkipDir
 			}
-			if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return nil
-			}
-			f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
-			ast.Inspect(f, func(n ast.Node) bool {
-				lit, ok := n.(*ast.CompositeLit)
-				if !ok || !isFinding(lit.Type) {
-					return true
-				}
-				for _, e := range lit.Elts {
-					if kv, ok := e.(*ast.KeyValueExpr); ok && kv.Key.(*ast.Ident).Name == "ID" {
-						code := codeOf(kv.Value)
-						if code == "" {
-							t.Errorf("%s: the code of a finding is not plain to see", path)
-						}
-						found[code] = true
-					}
-				}
-				return true
-			})
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
+			return err
 		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			lit, ok := n.(*ast.CompositeLit)
+			if !ok || !isFinding(lit.Type) {
+				return true
+			}
+			for _, e := range lit.Elts {
+				if kv, ok := e.(*ast.KeyValueExpr); ok && kv.Key.(*ast.Ident).Name == "ID" {
+					code := codeOf(kv.Value)
+					if code == "" {
+						t.Errorf("%s: the code of a finding is not plain to see", path)
+					}
+					found[code] = true
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	if len(found) < 20 {
 		t.Errorf("only %d codes of findings are in the sources", len(found))

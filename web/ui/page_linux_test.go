@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/lab/labtest"
-	"unbloat/web/ui"
-	"unbloat/web/webscript"
+	"unbloat/testkit/await"
+	"unbloat/testkit/labtest"
+	"unbloat/web"
 )
 
 var update = flag.Bool("update", false, "write web/ui/src/api.gen.ts and the pictures of docs/page.md")
@@ -29,11 +29,11 @@ const mostGzipped = 80_000
 func TestRouterPageIsSmall(t *testing.T) {
 	var all bytes.Buffer
 	total := 0
-	err := fs.WalkDir(ui.Files(), ".", func(name string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(web.RouterPage(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		text, err := fs.ReadFile(ui.Files(), name)
+		text, err := fs.ReadFile(web.RouterPage(), name)
 		if err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func drive(t *testing.T, o map[string]any) found {
 		t.Fatal(err)
 	}
 	var f found
-	if err := json.Unmarshal(webscript.Run(t, 5*time.Minute, "ui", string(text)), &f); err != nil {
+	if err := json.Unmarshal(await.WebScript(t, 5*time.Minute, "ui", string(text)), &f); err != nil {
 		t.Fatal(err)
 	}
 	for _, bad := range []struct {
@@ -182,7 +182,7 @@ func TestRouterPageLooks(t *testing.T) {
 			}
 			f.want(t, "edits", "first 08:00 17:00 192.168.1.31")
 			f.want(t, "edited", "19:00")
-			f.want(t, "entriesLeft", "first 08:00 19:00, idle 20:00 23:00")
+			f.want(t, "entriesLeft", "first 08:00 19:00, last 20:00 23:00")
 			if f.text(t, "editFocus") != "plan-do" {
 				t.Errorf("to change an entry the focus is on %v", f.Steps["editFocus"])
 			}
@@ -196,6 +196,7 @@ func TestRouterPageLooks(t *testing.T) {
 // A person opens a new page: the token of the router, a password, the line; then
 // logs out, and nothing of the home stays on the page.
 func TestRouterPageFirstStart(t *testing.T) {
+	long(t)
 	f := drive(t, desktop("first", "dark", "en-US"))
 	f.want(t, "different", "not the same")
 	f.want(t, "wrongToken", "not the right one")

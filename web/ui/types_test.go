@@ -9,19 +9,17 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 )
 
-// The page's API is declared once, in internal/ui/api.go: web/ui/src/api.gen.ts is
-// made from it, and the page is compiled with that.
+// The page's API is declared once, in internal/keep/page/api.go and in the packages whose
+// types it names: web/ui/src/api.gen.ts is made from them, and the page is compiled with that.
 func TestTypesOfTheRouterPage(t *testing.T) {
-	api, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "internal", "ui", "api.go"), nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := declarations(api)
+	want, err := declarations()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,65 +34,156 @@ func TestTypesOfTheRouterPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not what internal/ui/api.go makes; write it again with `scripts/web types`, then `scripts/web build`\n%s", file, want)
+		t.Errorf("%s is not what internal/keep/page/api.go makes; write it again with `scripts/web types`, then `scripts/web build`\n%s", file, want)
 	}
 }
 
-// declarations returns TypeScript that declares the JSON of a file's types. Strings with
+// A writer declares in TypeScript the JSON of types of internal/keep. Strings with
 // constants become unions of these; a pointer may be null.
-func declarations(f *ast.File) ([]byte, error) {
-	var out bytes.Buffer
-	out.WriteString("// Made from internal/ui/api.go by `scripts/web types`; do not edit. The fields are\n// documented there.\n\n" +
+type writer struct {
+	out    bytes.Buffer
+	types  map[string]*ast.TypeSpec // as in "daemon.Change"
+	values map[string][]string      // constants, by type
+	named  []string                 // types of other packages, in the order in which they were named
+}
+
+func declarations() ([]byte, error) {
+	w := &writer{types: map[string]*ast.TypeSpec{}, values: map[string][]string{}}
+	for _, dir := range []string{"page", "daemon", "supervise", "config"} {
+		if err := w.read(dir); err != nil {
+			return nil, err
+		}
+	}
+	w.out.WriteString("// Made from internal/keep/page/api.go by `scripts/web types`; do not edit. The fields are\n// documented there.\n\n" +
 		"/** Why something is so: a code with its figures. */\nexport type Reason = { code: string; text: string; [figure: string]: unknown };\n")
-	values := map[string][]string{}
-	for _, d := range f.Decls {
-		decl, ok := d.(*ast.GenDecl)
-		if !ok || decl.Tok != token.CONST {
-			continue
-		}
-		for _, s := range decl.Specs {
-			v := s.(*ast.ValueSpec)
-			if kind, ok := v.Type.(*ast.Ident); ok {
-				values[kind.Name] = append(values[kind.Name], v.Values[0].(*ast.BasicLit).Value)
+	api, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "internal", "keep", "page", "api.go"), nil, parser.SkipObjectResolution|parser.ParseComments)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range api.Decls {
+		if decl, ok := d.(*ast.GenDecl); ok && decl.Tok == token.TYPE {
+			for _, s := range decl.Specs {
+				if err := w.declare("page." + s.(*ast.TypeSpec).Name.Name); err != nil {
+					return nil, err
+				}
 			}
 		}
 	}
-	for _, d := range f.Decls {
-		decl, ok := d.(*ast.GenDecl)
-		if !ok || decl.Tok != token.TYPE {
+	for _, name := range regexp.MustCompile(`daemon\.[A-Z]\w*`).FindAllString(api.Doc.Text(), -1) { // what is answered as it is
+		w.script(name)
+	}
+	for i := 0; i < len(w.named); i++ { // each may name more
+		if err := w.declare(w.named[i]); err != nil {
+			return nil, err
+		}
+	}
+	return w.out.Bytes(), nil
+}
+
+// read takes in the types and constants of a package of internal/keep.
+func (w *writer) read(pkg string) error {
+	files, err := filepath.Glob(filepath.Join("..", "..", "internal", "keep", pkg, "*.go"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		for _, s := range decl.Specs {
-			spec := s.(*ast.TypeSpec)
-			switch kind := spec.Type.(type) {
-			case *ast.Ident:
-				if kind.Name != "string" || len(values[spec.Name.Name]) == 0 {
-					return nil, fmt.Errorf("%s: a %s without constants", spec.Name.Name, kind.Name)
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, d := range f.Decls {
+			decl, ok := d.(*ast.GenDecl)
+			if !ok {
+				continue
+			}
+			for _, s := range decl.Specs {
+				switch s := s.(type) {
+				case *ast.TypeSpec:
+					w.types[pkg+"."+s.Name.Name] = s
+				case *ast.ValueSpec:
+					if decl.Tok == token.CONST && s.Type != nil {
+						if lit, ok := s.Values[0].(*ast.BasicLit); ok {
+							kind := nameOf(pkg, s.Type)
+							w.values[kind] = append(w.values[kind], lit.Value)
+						}
+					}
 				}
-				fmt.Fprintf(&out, "\nexport type %s = %s;\n", spec.Name.Name, strings.Join(values[spec.Name.Name], " | "))
-			case *ast.StructType:
-				fmt.Fprintf(&out, "\nexport interface %s {\n", spec.Name.Name)
-				for _, field := range kind.Fields.List {
-					name, options, err := tag(field)
-					if err != nil {
-						return nil, fmt.Errorf("%s: %w", spec.Name.Name, err)
-					}
-					of, err := scriptOf(field.Type)
-					if err != nil {
-						return nil, fmt.Errorf("%s.%s: %w", spec.Name.Name, name, err)
-					}
-					if options == "omitempty" {
-						name += "?"
-					}
-					fmt.Fprintf(&out, "  %s: %s;\n", name, of)
-				}
-				out.WriteString("}\n")
-			default:
-				return nil, fmt.Errorf("%s: the page can't be given a %T", spec.Name.Name, kind)
 			}
 		}
 	}
-	return out.Bytes(), nil
+	return nil
+}
+
+// nameOf names a type that is written in a package.
+func nameOf(pkg string, e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return pkg + "." + e.Name
+	case *ast.SelectorExpr:
+		return e.X.(*ast.Ident).Name + "." + e.Sel.Name
+	}
+	return ""
+}
+
+// script is a type's name in TypeScript. Those of other packages are declared in the end.
+func (w *writer) script(name string) string {
+	pkg, short, _ := strings.Cut(name, ".")
+	if pkg == "page" {
+		return short
+	}
+	if !slices.Contains(w.named, name) {
+		w.named = append(w.named, name)
+	}
+	if w.types["page."+short] != nil {
+		return strings.ToUpper(pkg[:1]) + pkg[1:] + short
+	}
+	return short
+}
+
+// declare declares a type.
+func (w *writer) declare(name string) error {
+	pkg, _, _ := strings.Cut(name, ".")
+	short, spec := w.script(name), w.types[name]
+	if spec == nil {
+		return fmt.Errorf("there is no type %s", name)
+	}
+	switch kind := spec.Type.(type) {
+	case *ast.Ident:
+		if kind.Name != "string" || len(w.values[name]) == 0 {
+			return fmt.Errorf("%s: a %s without constants", name, kind.Name)
+		}
+		fmt.Fprintf(&w.out, "\nexport type %s = %s;\n", short, strings.Join(w.values[name], " | "))
+	case *ast.StructType:
+		fmt.Fprintf(&w.out, "\nexport interface %s", short)
+		var fields bytes.Buffer
+		extends := " extends "
+		for _, field := range kind.Fields.List {
+			of, err := w.scriptOf(pkg, field.Type)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			if field.Names == nil {
+				w.out.WriteString(extends + of)
+				extends = ", "
+				continue
+			}
+			in, options, err := tag(field)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			if options == "omitempty" {
+				in += "?"
+			}
+			fmt.Fprintf(&fields, "  %s: %s;\n", in, of)
+		}
+		fmt.Fprintf(&w.out, " {\n%s}\n", &fields)
+	default:
+		return fmt.Errorf("%s: the page can't be given a %T", name, kind)
+	}
+	return nil
 }
 
 func tag(field *ast.Field) (name, options string, err error) {
@@ -109,33 +198,30 @@ func tag(field *ast.Field) (name, options string, err error) {
 	return name, options, nil
 }
 
-// scriptOf returns the TypeScript of a field's type.
-func scriptOf(e ast.Expr) (string, error) {
+// scriptOf returns the TypeScript of a type that is written in a package.
+func (w *writer) scriptOf(pkg string, e ast.Expr) (string, error) {
 	switch e := e.(type) {
-	case *ast.Ident:
-		switch e.Name {
-		case "string":
+	case *ast.Ident, *ast.SelectorExpr:
+		switch name := nameOf(pkg, e); name {
+		case pkg + ".string":
 			return "string", nil
-		case "bool":
+		case pkg + ".bool":
 			return "boolean", nil
-		case "int", "int64", "uint64", "float64":
-			return "number", nil
-		}
-		return e.Name, nil
-	case *ast.SelectorExpr:
-		switch name := e.X.(*ast.Ident).Name + "." + e.Sel.Name; name {
-		case "unit.Rate", "unit.Size":
+		case pkg + ".int", pkg + ".int64", pkg + ".uint64", pkg + ".float64", "unit.Rate", "unit.Size":
 			return "number", nil
 		case "reason.Reason":
 			return "Reason", nil
 		default:
-			return "", fmt.Errorf("say how %s is in TypeScript", name)
+			return w.script(name), nil
 		}
 	case *ast.StarExpr:
-		of, err := scriptOf(e.X)
+		of, err := w.scriptOf(pkg, e.X)
 		return of + " | null", err
 	case *ast.ArrayType:
-		of, err := scriptOf(e.Elt)
+		of, err := w.scriptOf(pkg, e.Elt)
+		if strings.Contains(of, " ") {
+			of = "(" + of + ")"
+		}
 		return of + "[]", err
 	}
 	return "", fmt.Errorf("the page can't be given a %T", e)

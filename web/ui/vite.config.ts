@@ -3,7 +3,7 @@ import { words } from "../words.ts";
 import { de } from "./src/words/de.ts";
 import { en } from "./src/words/en.ts";
 
-// One page; nothing is inlined, because its policy (internal/ui) forbids what is
+// One page; nothing is inlined, because its policy (internal/keep/page) forbids what is
 // inline. Its addresses are relative, so that it may stand below a path.
 export default defineConfig({
   root: new URL(".", import.meta.url).pathname,

@@ -1,5 +1,5 @@
-// All that the pages say, in English. index.html and model.html are built with
-// what stands under page and sliders; `code` and [text](/address) may be in it.
+// All that the pages say, in English. index.html is built with what
+// stands under page; `code` and [text](/address) may be in it.
 const page = {
   title: "Latency under load",
   description: "Measures how long answers take while your line is busy, and grades it.",
@@ -28,27 +28,14 @@ const page = {
   cannotCPU: "It does not tell how busy the processor is. From some hundred Mbit/s on it may be your device that is full, not your line.",
   cannotWiFi: "It cannot tell your Wi-Fi from your line. Use a cable to take the Wi-Fi out, or `unbloat path` to see each hop.",
   program: "The program `unbloat test` has none of these limits.",
-  toSliders: "[What would another line, or another queue, do? A line on sliders.](/model)",
   footer: "This page loads nothing from anywhere but this server. Results are kept here under an address that cannot be guessed; your own address is not among them.",
-};
-
-const sliders = {
-  slidersTitle: "A line on sliders",
-  slidersDescription: "Draws how a line, a household and a queue would get on with each other.",
-  slidersHeading: "What would this line do?",
-  slidersLead: "Set a line, what the household does on it, and what the router does about it. The curves come from a simulator, packet by packet, at once. Its address in the browser says all of it, so it can be shared. [Measure a real line](/).",
-  slidersNoscript: "The sliders need JavaScript.",
-  slidersResult: "What the simulator says",
-  believe: "How far to believe it",
-  believeHow: "The same simulator was set beside a real Linux kernel on the scenarios of this program: goodput agreed within 3 % in 90 of 95 figures, the median and 95th percentile of the latency within 10 % or 1 ms in 150 of 154, lost packets less often. A full line without a good queue is chaotic: one packet more or less changes the next ten seconds, and the curve is one draw of many. “Sparse first” is in no kernel yet.",
-  believeNot: "Left out: the time that computing takes, Wi-Fi, other users of the provider, and the opening of connections. The throughput is what crosses the line, headers included.",
 };
 
 export const en = {
   tag: "en",
   self: "English",
   decimal: ".",
-  fixed: { ...page, ...sliders },
+  fixed: page,
   stop: "Stop",
   again: "Test again",
   cost: (seconds: number, mb: number) => `About ${seconds} seconds. It fills your line: at 100 Mbit/s it moves some ${mb} MB.`,
@@ -123,39 +110,6 @@ export const en = {
   keyAsk: "This server is for those who know its key",
   keyGo: "Go on",
   keyWrong: "That is not the key, or the server cannot be reached.",
-  noPicture: (why: string) => `There is no picture: ${why}.`,
-  added: "Added, p95",
-  callsLose: "Calls lose",
-  callSounds: "A call sounds",
-  of44: "of 4.4",
-  pageTakes: "A web page takes",
-  filmsCome: "Films come in",
-  meanRates: (down: string, up: string) => `Download ${down} Mbit/s, upload ${up} Mbit/s in the mean.`,
-  firstMoment: "A first look, at a moment of it; the whole is being simulated.",
-  firstSlower: (times: string) => `A first look, at a line ${times} times as slow, its rates raised by as much; the whole is being simulated.`,
-  belief: (from: string, to: string) => `From a simulator: a real line’s p95 would most likely lie between ${from} and ${to} ms, its speeds within 3 %.`,
-  beliefWild: " With both directions full and no queue to keep order, it may be further off.",
-  group: { line: "The line", household: "The household", router: "The router" },
-  knob: {
-    down: "Download",
-    up: "Upload",
-    rtt: "Round trip, idle",
-    buffer_down: "Provider’s buffer",
-    buffer_up: "Modem’s buffer",
-    downloads: "Downloads",
-    uploads: "Uploads",
-    calls: "Calls",
-    web: "Reading the web",
-    video: "Films",
-    torrent: "Torrent",
-    share: "Shaped to, of the line’s rates",
-    queue: "Queue",
-  },
-  none: "none",
-  atOnce: "at once",
-  people: "people",
-  peers: "peers",
-  queue: { none: "none: the modem’s own", fifo: "FIFO, shaped", fq_codel: "FQ-CoDel", cake: "CAKE", "sparse-first": "sparse first (ours)" },
 };
 
 /** What each language must have: the build fails where it lacks something. */

@@ -1,4 +1,4 @@
-// Made from internal/ui/api.go by `scripts/web types`; do not edit. The fields are
+// Made from internal/keep/page/api.go by `scripts/web types`; do not edit. The fields are
 // documented there.
 
 /** Why something is so: a code with its figures. */
@@ -6,16 +6,12 @@ export type Reason = { code: string; text: string; [figure: string]: unknown };
 
 export type Role = "" | "admin" | "viewer";
 
-export type Code = "bad_request" | "login" | "password" | "weak" | "read_only" | "forged" | "outside" | "host" | "slow_down" | "crowded" | "not_found" | "failed" | "usage" | "precondition" | "busy" | "unknown_wan" | "unknown_method" | "ending" | "not_here" | "no_change" | "same" | "no_classes";
-
-export interface Error {
-  code: Code;
-  text: string;
-  retry_seconds?: number;
+export interface Failure {
+  error: Refusal;
 }
 
-export interface Failure {
-  error: Error;
+export interface Refusal extends Error {
+  retry_seconds?: number;
 }
 
 export interface Session {
@@ -45,8 +41,6 @@ export interface Password {
   new: string;
 }
 
-export type Kept = "starting" | "in place" | "waiting" | "failing" | "busy" | "held" | "suspended" | "foreign" | "contested";
-
 export interface State {
   time_ms: number;
   wans: WAN[];
@@ -64,7 +58,7 @@ export interface WAN {
   router: string;
   platform: string;
   on: boolean;
-  kept: Kept;
+  kept: SuperviseState;
   since_ms: number;
   why: string;
   by: string;
@@ -110,8 +104,6 @@ export interface Machine {
   action: Action;
 }
 
-export type Action = "none" | "first" | "idle";
-
 export interface MachineFlows {
   machine: Machine;
   flows: Flow[];
@@ -127,58 +119,14 @@ export interface Flow {
   up: FlowWay;
 }
 
-export interface FlowWay {
+export interface FlowWay extends FlowClass {
   rate_bps: number;
   bytes: number;
-  class: string;
-  why: ClassWhy[];
 }
 
-export interface ClassWhy {
-  code: string;
-  rule?: string;
-}
-
-export interface Line {
+export interface SetLine extends ChangeParams {
   wan: string;
-  step_seconds: number;
-  at_ms: number[];
-  down: SeriesWay;
-  up: SeriesWay;
 }
-
-export interface SeriesWay {
-  rate_bps: number[];
-  capacity_bps: number[];
-  carried_bps: number[];
-  delay_ms: number[];
-  delay_max_ms: number[];
-}
-
-export interface SetLine {
-  wan: string;
-  down_bps: number | null;
-  up_bps: number | null;
-  follow: boolean | null;
-  on: boolean | null;
-}
-
-export interface SetRule {
-  wan: string;
-  address: string;
-  action: Action;
-}
-
-export interface Change {
-  id: string;
-  wan: string;
-  kind: ChangeKind;
-  deadline_ms: number;
-  left_ms: number;
-  seconds: number;
-}
-
-export type ChangeKind = "line" | "follow" | "on" | "off" | "rule" | "plan" | "other";
 
 export interface Confirm {
   change: string;
@@ -246,22 +194,8 @@ export interface Mend {
 }
 
 export interface Events {
-  events: Event[];
+  events: Happening[];
 }
-
-export interface Event {
-  id: number;
-  at_ms: number;
-  wan: string;
-  kind: EventKind;
-  by: string;
-  what: string[];
-  undone: Undone;
-}
-
-export type EventKind = "applied" | "confirmed" | "timeout" | "reverted" | "off" | "on" | "mended" | "started" | "replaced" | "trouble" | "well" | "contested";
-
-export type Undone = "" | "yes" | "may";
 
 export interface History {
   results: Result[];
@@ -294,20 +228,108 @@ export interface Comparison {
   after: Result;
 }
 
-export interface Schedule {
-  entries: Entry[];
-  pending: Change | null;
+export interface Error {
+  code: Code;
+  text: string;
 }
 
-export interface Entry {
+export type SuperviseState = "starting" | "in place" | "waiting" | "failing" | "busy" | "held" | "suspended" | "foreign" | "contested";
+
+export interface Change {
+  id: string;
+  kind: ChangeKind;
+  by: string;
+  deadline: string;
+  left_seconds: number;
+  seconds: number;
+}
+
+export type Action = "first" | "last" | "none";
+
+export interface FlowClass {
+  class: string;
+  why: ClassWhy[];
+}
+
+export interface ChangeParams {
+  down_bps?: number | null;
+  up_bps?: number | null;
+  follow?: boolean | null;
+  on?: boolean | null;
+  machine?: string;
+  action?: Action;
+  confirm_seconds?: number;
+}
+
+export interface Happening {
+  n: number;
+  time: string;
   wan: string;
-  do: EntryKind;
-  from: string;
-  to: string;
-  days: string[];
-  machine: string;
-  down_bps: number;
-  up_bps: number;
+  router?: string;
+  kind: EventKind;
+  by?: string;
+  what?: string[];
+  undone?: Undone;
+  change?: string;
 }
 
-export type EntryKind = "test" | "tune" | "first" | "idle" | "rates";
+export interface DaemonHistory {
+  schema: string;
+  wan: string;
+  router?: string;
+  step_seconds: number;
+  at_ms: number[];
+  down: HistoryWay;
+  up: HistoryWay;
+}
+
+export interface Schedule {
+  entries: EntryTable[];
+  change?: ScheduleChange | null;
+}
+
+export interface ScheduleParams {
+  entries?: EntryTable[] | null;
+  confirm_seconds?: number;
+}
+
+export type Code = "login" | "password" | "weak" | "read_only" | "forged" | "outside" | "host" | "slow_down" | "crowded" | "not_found" | "no_classes" | "same" | "no_change" | "failed" | "usage" | "precondition" | "busy" | "unknown_wan" | "unknown_method" | "bad_request" | "ending" | "left_out" | "internal";
+
+export type ChangeKind = "line" | "follow" | "on" | "off" | "rule" | "plan";
+
+export interface ClassWhy {
+  code: string;
+  rule?: string;
+}
+
+export type EventKind = "applied" | "confirmed" | "timeout" | "reverted" | "off" | "on" | "mended" | "started" | "replaced" | "trouble" | "well" | "contested";
+
+export type Undone = "" | "yes" | "may";
+
+export interface HistoryWay {
+  rate_bps: number[];
+  capacity_bps: number[];
+  carried_bps: number[];
+  delay_ms: (number | null)[];
+  delay_max_ms: (number | null)[];
+}
+
+export interface EntryTable {
+  do: Doing;
+  wan?: string;
+  router?: string;
+  at?: string;
+  from?: string;
+  to?: string;
+  days?: string[];
+  machine?: string;
+  down?: string;
+  up?: string;
+}
+
+export interface ScheduleChange extends Change {
+  wan: string;
+  router?: string;
+}
+
+export type Doing = "test" | "tune" | "first" | "last" | "rates";

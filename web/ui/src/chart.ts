@@ -1,6 +1,6 @@
 // Delay and rates of a line over time: two curves above each other on one axis of
 // time, drawn as SVG. Beside them the same is said in words and as a table.
-import type { Line } from "./api.gen";
+import type { DaemonHistory } from "./api.gen";
 import { el, type Child } from "../../src/dom";
 import { quantile } from "./judge";
 import { clock, mbit, ms, numeral, rate, say } from "./say";
@@ -20,7 +20,7 @@ interface Bucket {
 }
 
 /** One bucket for each few pixels. A bucket without figures is left out. */
-function buckets(l: Line, from: number, to: number, count: number): (Bucket | null)[] {
+function buckets(l: DaemonHistory, from: number, to: number, count: number): (Bucket | null)[] {
   const width = (to - from) / count;
   const sums = Array.from({ length: count }, () => ({ n: 0, delay: -1, down: 0, up: 0, limitDown: 0, limitUp: 0 }));
   l.at_ms.forEach((at, i) => {
@@ -72,7 +72,7 @@ function panel(width: number, height: number, most: number, body: (x: (i: number
 }
 
 /** Draws what a line did between two times, width pixels wide. */
-export function chart(l: Line, from: number, to: number, width: number, title: string): HTMLElement {
+export function chart(l: DaemonHistory, from: number, to: number, width: number, title: string): HTMLElement {
   const id = `chart-${l.step_seconds}`;
   const wide = Math.max(240, width);
   const all = buckets(l, from, to, Math.max(60, Math.floor((wide - left - right) / 2)));
@@ -112,7 +112,7 @@ export function chart(l: Line, from: number, to: number, width: number, title: s
   return el("section", { class: "history", "aria-labelledby": id, "data-key": id }, ...parts);
 }
 
-function words(l: Line, known: Bucket[], measured: boolean): string {
+function words(l: DaemonHistory, known: Bucket[], measured: boolean): string {
   const parts: string[] = [];
   const down = Math.max(...known.map((b) => b.down));
   const up = Math.max(...known.map((b) => b.up));

@@ -1,4 +1,4 @@
-// The page's side of the API of internal/ui. Addresses are relative, so that the
+// The page's side of the API of internal/keep/page. Addresses are relative, so that the
 // page may stand below a path.
 import type { Code, Failure, Session, State } from "./api.gen";
 import { say } from "./say";

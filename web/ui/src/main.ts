@@ -2,9 +2,9 @@
 import "./style.css";
 import { el, find } from "../../src/dom";
 import { translate } from "../../src/language";
-import type { Action, Change, Done, Entry, EntryKind, Events, Health, History, Line, MachineFlows, RunKind, Running, Schedule, Session, State, Way } from "./api.gen";
+import type { Action, Change, ChangeParams, DaemonHistory, Doing, Done, EntryTable, Events, Health, History, HistoryWay, MachineFlows, RunKind, Running, Schedule, Session, State, Way } from "./api.gen";
 import { entered, get, listen, post, Refused, type Link } from "./client";
-import { line, model, nameOf, views, type View } from "./model";
+import { called, keyOf, line, model, nameOf, views, type View, type Waiting } from "./model";
 import { languages, say } from "./say";
 import { morph } from "./tree";
 import { bars, left } from "./views/bars";
@@ -123,36 +123,40 @@ function heard(s: State): void {
 
 /** Keeps the change that waits, and says what became of it. */
 function waits(s: State): void {
-  const pending = s.wans.map((w) => w.pending).find((p) => p !== null) ?? null;
+  const w = s.wans.find((x) => x.pending !== null);
   const before = model.waiting;
-  if (pending === null) {
+  if (!w?.pending) {
     model.waiting = null;
-    if (before !== null && !answered.has(before.change.id)) void became(before.change);
+    if (before !== null && !answered.has(before.change.id)) void became(before);
     return;
   }
-  model.waiting = { change: pending, ends: performance.now() + pending.left_ms };
-  if (before?.change.id !== pending.id) {
+  const { change } = (model.waiting = waitFor(w.pending, w.wan));
+  if (before?.change.id !== change.id) {
     model.notice = null;
-    announce(`${changed(pending)} ${say.works} ${say.left(Math.ceil(pending.left_ms / 1000))}`);
+    announce(changed(model.waiting));
   }
+}
+
+/** A change that waits from now on. */
+function waitFor(change: Change, wan: string): Waiting {
+  return { change, wan, ends: performance.now() + change.left_seconds * 1000 };
 }
 
 const answered = new Set<string>(); // changes that were kept or undone here
 
-function changed(c: Change): string {
-  const w = model.state?.wans.find((x) => x.wan === c.wan);
-  return say.change[c.kind](w === undefined ? c.wan : nameOf(w));
+function changed({ change, wan }: Waiting): string {
+  return `${say.change[change.kind](called(wan))} ${say.works} ${say.left(Math.ceil(change.left_seconds))}`;
 }
 
 /** Says what became of a change that nobody answered here. */
-async function became(c: Change): Promise<void> {
-  answered.add(c.id);
+async function became({ change, wan }: Waiting): Promise<void> {
+  answered.add(change.id);
   try {
     model.events = await get<Events>("events");
   } catch {
     return; // it is shown under Health when the router is there again
   }
-  const last = model.events.events.find((e) => e.wan === c.wan && (e.kind === "confirmed" || e.kind === "timeout" || e.kind === "reverted"));
+  const last = model.events.events.find((e) => keyOf(e) === wan && (e.kind === "confirmed" || e.kind === "timeout" || e.kind === "reverted"));
   if (last?.kind === "confirmed") notice(say.keptIt, "good");
   else notice(last?.kind === "reverted" ? say.undidIt : say.timedOut, "bad");
   // The forms show again what holds.
@@ -162,20 +166,21 @@ async function became(c: Change): Promise<void> {
 /** Adds the newest second to the curve, so that it need not be asked for again. */
 function follow(s: State): void {
   for (const l of [model.hour]) {
-    const w = s.wans.find((x) => x.wan === l?.wan);
+    const w = s.wans.find((x) => l !== null && x.wan === keyOf(l));
     if (l === null || w === undefined || s.time_ms - (l.at_ms.at(-1) ?? 0) < l.step_seconds * 900) continue;
     l.at_ms.push(s.time_ms);
-    const add = (to: Line["down"], way: Way): void => {
+    const add = (to: HistoryWay, way: Way): void => {
       to.rate_bps.push(way.rate_bps);
       to.capacity_bps.push(way.capacity_bps);
       to.carried_bps.push(way.carried_bps);
-      to.delay_ms.push(way.delay_ms);
-      to.delay_max_ms.push(way.delay_ms);
+      const delay = way.delay_ms < 0 ? null : way.delay_ms;
+      to.delay_ms.push(delay);
+      to.delay_max_ms.push(delay);
     };
     add(l.down, w.down);
     add(l.up, w.up);
     const old = l.at_ms.findIndex((at) => at > s.time_ms - 3_700_000);
-    if (old > 600) for (const list of [l.at_ms, ...Object.values(l.down), ...Object.values(l.up)] as number[][]) list.splice(0, old);
+    if (old > 600) for (const list of [l.at_ms, ...Object.values(l.down), ...Object.values(l.up)] as unknown[][]) list.splice(0, old);
   }
 }
 
@@ -223,10 +228,10 @@ async function refresh(part: Part): Promise<void> {
     model.absent.delete(part);
     switch (part) {
       case "hour":
-        model.hour = await get<Line>(`line?${of}&range=1h`);
+        model.hour = await get<DaemonHistory>(`line?${of}&range=1h`);
         break;
       case "day":
-        model.day = await get<Line>(`line?${of}&range=24h`);
+        model.day = await get<DaemonHistory>(`line?${of}&range=24h`);
         break;
       case "health":
         model.checking = true;
@@ -257,7 +262,7 @@ async function refresh(part: Part): Promise<void> {
   } catch (e) {
     if (!(e instanceof Refused)) throw e;
     if (e.code === "login") void begin();
-    else if (e.code === "not_here") model.absent.add(part);
+    else if (e.code === "left_out") model.absent.add(part);
     else if (e.code !== "unreachable" && e.code !== "not_found") notice(say.failed(e.words()), "bad");
   }
   draw();
@@ -304,34 +309,37 @@ async function attempt(what: () => Promise<void>): Promise<void> {
 }
 
 /** A change that was made: it counts down from here. */
-function made(c: Change): void {
-  model.waiting = { change: c, ends: performance.now() + c.left_ms };
-  const w = model.state?.wans.find((x) => x.wan === c.wan);
-  if (w !== undefined) w.pending = c;
+function made(change: Change, wan: string): void {
+  const waiting = (model.waiting = waitFor(change, wan));
+  const w = model.state?.wans.find((x) => x.wan === wan);
+  if (w !== undefined) w.pending = change;
   paint();
   // From the heading a Tab leads to the question's buttons. Their own focus would
   // let a second tap of Enter answer it.
   document.getElementById("waiting-title")?.focus();
   scrollTo({ top: 0 });
-  announce(`${changed(c)} ${say.works} ${say.left(Math.ceil(c.left_ms / 1000))}`);
+  announce(changed(waiting));
 }
 
 /** Takes over a schedule that was set. What holds now counts down. */
 function planned(s: Schedule): void {
   model.schedule = s;
   model.editing = null;
-  if (s.pending !== null) made(s.pending);
+  if (s.change) made(s.change, keyOf(s.change));
   else notice(say.keptIt, "good");
 }
 
-const change = (body: object): Promise<void> => attempt(async () => made(await post<Change>("line", { wan: line()?.wan, down_bps: null, up_bps: null, follow: null, on: null, ...body })));
+function change(to: ChangeParams): Promise<void> {
+  const wan = line()?.wan ?? "";
+  return attempt(async () => made(await post<Change>("line", { wan, ...to }), wan));
+}
 
 async function settle(how: "keep" | "undo"): Promise<void> {
   const waiting = model.waiting;
   if (waiting === null) return;
   await attempt(async () => {
     if (how === "keep") await post<Done>("confirm", { change: waiting.change.id });
-    else await post<Done>("revert", { wan: waiting.change.wan });
+    else await post<Done>("revert", { wan: waiting.wan });
     answered.add(waiting.change.id);
     model.waiting = null;
     for (const w of model.state?.wans ?? []) if (w.pending?.id === waiting.change.id) w.pending = null;
@@ -355,7 +363,7 @@ const acts: Record<string, (e: HTMLElement) => unknown> = {
     draw();
     void refresh("flows");
   },
-  rule: (e) => attempt(async () => made(await post<Change>("rule", { wan: line()?.wan ?? "", address: e.dataset["address"] ?? "", action: e.dataset["action"] as Action }))),
+  rule: (e) => change({ machine: e.dataset["address"] ?? "", action: e.dataset["action"] as Action }),
   on: () => change({ on: true }),
   off: () => change({ on: false }),
   run: (e) =>
@@ -440,8 +448,8 @@ const forms: Record<string, (data: FormData, form: HTMLFormElement) => unknown> 
     return change({ down_bps: down, up_bps: up });
   },
   plan(data, form) {
-    const kind = String(data.get("do")) as EntryKind;
-    const machine = kind === "first" || kind === "idle";
+    const kind = String(data.get("do")) as Doing;
+    const machine = kind === "first" || kind === "last";
     const perhaps = (name: string): number => (kind !== "rates" || String(data.get(name)).trim() === "" ? 0 : typed(String(data.get(name))));
     const down = perhaps("plan-down");
     const up = perhaps("plan-up");
@@ -449,15 +457,17 @@ const forms: Record<string, (data: FormData, form: HTMLFormElement) => unknown> 
     wrong("plan-wrong", bad ? say.badSpeed : "");
     if (bad) return;
     return attempt(async () => {
-      const entry: Entry = {
-        wan: line()?.wan ?? "",
+      const w = line();
+      const from = String(data.get("plan-from"));
+      const entry: EntryTable = {
         do: kind,
-        from: String(data.get("plan-from")),
-        to: machine || kind === "rates" ? String(data.get("plan-to")) : "",
+        wan: w?.interface ?? "",
+        router: w?.router ?? "",
+        ...(machine || kind === "rates" ? { from, to: String(data.get("plan-to")) } : { at: from }),
         days: data.getAll("day").map(String),
-        machine: machine ? String(data.get("machine") ?? "") : "",
-        down_bps: down,
-        up_bps: up,
+        ...(machine ? { machine: String(data.get("machine") ?? "") } : {}),
+        ...(down > 0 ? { down: `${down / 1e6} Mbit/s` } : {}),
+        ...(up > 0 ? { up: `${up / 1e6} Mbit/s` } : {}),
       };
       const entries = [...(model.schedule?.entries ?? [])];
       if (model.editing === null) entries.push(entry);

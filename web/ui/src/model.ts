@@ -1,5 +1,5 @@
 // All that the page knows. The views draw it; main.ts changes it.
-import type { Change, Events, Health, History, Line, MachineFlows, Schedule, Session, State, WAN } from "./api.gen";
+import type { Change, DaemonHistory, Events, Health, History, MachineFlows, Schedule, Session, State, WAN } from "./api.gen";
 import type { Link } from "./client";
 
 export const views = ["now", "who", "line", "health"] as const;
@@ -8,6 +8,7 @@ export type View = (typeof views)[number];
 /** A change that waits, with its end by this browser's clock. */
 export interface Waiting {
   change: Change;
+  wan: string; // of the line that it changes
   ends: number; // of performance.now()
 }
 
@@ -18,8 +19,8 @@ export interface Model {
   heardMs: number; // when the router was last heard, by this browser's clock
   view: View;
   wan: string; // "": the first
-  hour: Line | null;
-  day: Line | null;
+  hour: DaemonHistory | null;
+  day: DaemonHistory | null;
   open: Set<string>; // addresses of machines that are shown with their flows
   flows: Map<string, MachineFlows>;
   order: string[]; // of machines, so that they do not jump
@@ -72,6 +73,17 @@ export function line(): WAN | undefined {
 /** Whether who looks may change things. */
 export function mayChange(): boolean {
   return model.session?.user === "admin";
+}
+
+/** How requests name the line that something is of. */
+export function keyOf(of: { wan?: string; router?: string }): string {
+  return of.router ? `${of.router} ${of.wan}` : (of.wan ?? "");
+}
+
+/** How people call the line of a name. */
+export function called(key: string): string {
+  const w = model.state?.wans.find((x) => x.wan === key);
+  return w === undefined ? key : nameOf(w);
 }
 
 /** How people call a line. */

@@ -27,6 +27,12 @@ export function rate(bps: number): string {
   return `${mbit(bps)}\u00a0${say.mbit}`;
 }
 
+/** A rate as the configuration has it, such as "950 kbit/s", in bit/s. */
+export function bps(text: string): number {
+  const [, figure, unit = ""] = /^([\d.]+) ([kMG]?)bit\/s$/.exec(text) ?? [];
+  return Math.round(Number(figure) * 1000 ** ["", "k", "M", "G"].indexOf(unit));
+}
+
 /** Milliseconds without their unit: one decimal below 10. */
 export function ms(v: number): string {
   return numeral(v < 9.95 ? (Math.round(v * 10) / 10 + 0).toFixed(1) : v.toFixed(0));

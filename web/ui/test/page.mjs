@@ -113,7 +113,7 @@ const flows = {
     // Somebody else changes the first line meanwhile.
     await page.evaluate(async () => {
       const s = await (await fetch("api/session")).json();
-      await fetch("api/line", { method: "POST", headers: { "Content-Type": "application/json", "X-CSRF": s.csrf }, body: JSON.stringify({ wan: "pppoe-wan", down_bps: 40_000_000, up_bps: null, follow: null, on: null }) });
+      await fetch("api/line", { method: "POST", headers: { "Content-Type": "application/json", "X-CSRF": s.csrf }, body: JSON.stringify({ wan: "pppoe-wan", down_bps: 40_000_000 }) });
     });
     await shown("#waiting");
     step("named", await text("#waiting p"));
@@ -173,7 +173,7 @@ const flows = {
     step("polls", server.home.asked.filter((a) => a === "GET state").length - before);
     server.home.seconds = 8;
     await open("who");
-    await page.click('[data-address="192.168.1.23"][data-action="idle"]');
+    await page.click('[data-address="192.168.1.23"][data-action="last"]');
     await shown("#waiting");
     server.leave();
     await shown("#gone");
@@ -236,7 +236,7 @@ const flows = {
     await open("who");
     await page.locator("#m-192-168-1-23").click();
     await shown(".flows li");
-    await page.click('[data-address="192.168.1.23"][data-action="idle"]');
+    await page.click('[data-address="192.168.1.23"][data-action="last"]');
     await shown("#waiting");
     await shot("phone-dark.png");
   },
@@ -276,7 +276,7 @@ const flows = {
     await shown('[data-key="schedule"]');
     await look("line");
     await page.locator('[data-key="plan"] summary').click();
-    await page.selectOption("#plan-do", "idle");
+    await page.selectOption("#plan-do", "last");
     await page.fill("#plan-from", "20:00");
     await page.fill("#plan-to", "23:00");
     await page.selectOption("#plan-machine", "192.168.1.40");

@@ -1,4 +1,4 @@
-// A stand-in for the router's server: it speaks the API of internal/ui/api.go and
+// A stand-in for the router's server: it speaks the API of internal/keep/page/api.go and
 // serves the built page under the same policy. A test changes `home` while it runs.
 import { createServer } from "node:http";
 import { readFileSync, readdirSync } from "node:fs";
@@ -55,8 +55,8 @@ export function busyHome(now = Date.now()) {
       { ...result("r1", now - 55 * 3_600_000, "test", false, "", 40, 4, 14, 0, 0), valid: false, invalid: [{ code: "cpu_busy", text: "this machine was busy" }] },
     ],
     entries: [
-      { wan: "pppoe-wan", do: "test", from: "03:30", to: "", days: [], machine: "", down_bps: 0, up_bps: 0 },
-      { wan: "pppoe-wan", do: "first", from: "08:00", to: "17:00", days: ["mon", "tue", "wed", "thu", "fri"], machine: "192.168.1.31", down_bps: 0, up_bps: 0 },
+      { do: "test", wan: "pppoe-wan", at: "03:30" },
+      { do: "first", wan: "pppoe-wan", from: "08:00", to: "17:00", days: ["mon", "tue", "wed", "thu", "fri"], machine: "192.168.1.31" },
     ],
   };
 }
@@ -65,8 +65,8 @@ function machine(address, name, kind, down, up, flows, action = "none") {
   return { address, name, mac: address.includes(":") ? "" : `02:00:00:00:00:${address.split(".")[3]}`, class: kind, down_bps: down * M, up_bps: up * M, flows, action };
 }
 
-function event(id, at_ms, kind, by, what, undone = "") {
-  return { id, at_ms: Math.round(at_ms), wan: "pppoe-wan", kind, by, what, undone };
+function event(n, at_ms, kind, by, what, undone = "") {
+  return { n, time: new Date(at_ms).toISOString(), wan: "pppoe-wan", kind, ...(by && { by }), ...(what.length > 0 && { what }), ...(undone && { undone }) };
 }
 
 function result(id, at_ms, kind, shaped, grade, down, up, idle, downP95, upP95) {
@@ -106,7 +106,7 @@ export function twoLines(now = Date.now()) {
   Object.assign(second.down, { line_bps: 20 * M, rate_bps: 19 * M, capacity_bps: 0, carried_bps: -1, delay_ms: -1, least_bps: 0, most_bps: 0, why: null });
   Object.assign(second.up, { line_bps: 4 * M, rate_bps: 3.8 * M, capacity_bps: 0, carried_bps: -1, delay_ms: -1, least_bps: 0, most_bps: 0, busy: false, why: null });
   h.more = [second];
-  h.entries.push({ wan: second.wan, do: "tune", from: "04:00", to: "", days: ["sun"], machine: "", down_bps: 0, up_bps: 0 });
+  h.entries.push({ do: "tune", wan: second.interface, router: second.router, at: "04:00", days: ["sun"] });
   return h;
 }
 
@@ -136,7 +136,7 @@ export async function standIn(dist, home) {
 
   const state = () => {
     const { wan, machines, sight } = s.home;
-    const pending = wan.pending && { ...wan.pending, left_ms: Math.max(0, wan.pending.deadline_ms - Date.now()) };
+    const pending = wan.pending && { ...wan.pending, left_seconds: Math.max(0, Date.parse(wan.pending.deadline) - Date.now()) / 1000 };
     return { time_ms: Date.now(), wans: [{ ...wan, pending }, ...(s.home.more ?? [])], machines, more: 0, flows: machines.reduce((n, m) => n + m.flows, 0), sight };
   };
   const say = (what) => what(s.home);
@@ -153,7 +153,7 @@ export async function standIn(dist, home) {
     if (h.wan.pending) throw [409, "busy", "a change waits"];
     h.kept = structuredClone({ wan: h.wan, machines: h.machines, entries: h.entries });
     apply(h);
-    h.wan.pending = { id: `c${++serial}`, wan: h.wan.wan, kind, deadline_ms: Date.now() + h.seconds * 1000, left_ms: h.seconds * 1000, seconds: h.seconds };
+    h.wan.pending = { id: `c${++serial}`, kind, by: "page", deadline: new Date(Date.now() + h.seconds * 1000).toISOString(), left_seconds: h.seconds, seconds: h.seconds };
     note("applied", "page", [what], "may");
     timer = setTimeout(() => undo("timeout"), h.seconds * 1000);
     return h.wan.pending;
@@ -167,30 +167,30 @@ export async function standIn(dist, home) {
     "GET health": (q) => say((h) => ({ wan: q?.get("wan") || h.wan.wan, ok: h.findings.every((f) => !f.blocking), at_ms: Date.now(), findings: h.findings, checked: 17, skipped: 1 })),
     "GET events": () => ({ events: s.home.events }),
     "GET history": () => ({ results: s.home.results }),
-    "GET schedule": () => ({ entries: s.home.entries, pending: null }),
+    "GET schedule": () => ({ entries: s.home.entries }),
     "GET export": () => ({ everything: true }),
     "POST line": (b) =>
       change(
-        b.on === false ? "off" : b.on === true ? "on" : b.follow !== null ? "follow" : "line",
-        ({ wan }) => {
+        b.machine ? "rule" : b.on === false ? "off" : b.on === true ? "on" : b.follow !== undefined ? "follow" : "line",
+        ({ wan, machines }) => {
+          if (b.machine) machines.find((m) => m.address === b.machine).action = b.action;
           if (b.down_bps) Object.assign(wan.down, { line_bps: b.down_bps, rate_bps: b.down_bps * 0.95, capacity_bps: 0 });
           if (b.up_bps) Object.assign(wan.up, { line_bps: b.up_bps, rate_bps: b.up_bps * 0.95, capacity_bps: 0 });
-          if (b.follow !== null) wan.follow = b.follow;
-          if (b.on !== null) {
+          if (b.follow !== undefined) wan.follow = b.follow;
+          if (b.on !== undefined) {
             wan.on = b.on;
             wan.kept = b.on ? "in place" : "suspended";
           }
         },
-        [b.down_bps && `down = ${b.down_bps / M} Mbit/s`, b.up_bps && `up = ${b.up_bps / M} Mbit/s`, b.follow !== null && `follow = ${b.follow}`, b.on !== null && (b.on ? "on" : "off")].filter(Boolean).join(", "),
+        [b.down_bps && `down = ${b.down_bps / M} Mbit/s`, b.up_bps && `up = ${b.up_bps / M} Mbit/s`, b.follow !== undefined && `follow = ${b.follow}`, b.on !== undefined && (b.on ? "on" : "off"), b.machine && `${b.machine}: ${b.action}`].filter(Boolean).join(", "),
       ),
-    "POST rule": (b) => change("rule", (h) => (h.machines.find((m) => m.address === b.address).action = b.action), `${b.address}: ${b.action}`),
     "POST confirm": (b) => {
       const { wan } = s.home;
       if (wan.pending?.id !== b.change) throw [409, "no_change", "it was undone"];
       clearTimeout(timer);
       wan.pending = null;
       delete s.home.kept;
-      for (const e of s.home.events) if (e.undone === "may") e.undone = "";
+      for (const e of s.home.events) if (e.undone === "may") delete e.undone;
       note("confirmed", "page", []);
       return { ok: true };
     },
@@ -211,10 +211,11 @@ export async function standIn(dist, home) {
     },
     // What holds at noon waits for its confirmation; the rest is kept at once.
     "POST schedule": (b) => {
-      const noon = (l) => JSON.stringify(l.filter((e) => e.to !== "" && e.from < "12:00" && e.to > "12:00"));
-      const pending = noon(b.entries) === noon(s.home.entries) ? null : change("plan", (h) => (h.entries = b.entries), "schedule");
+      const noon = (l) => JSON.stringify(l.filter((e) => e.to && e.from < "12:00" && e.to > "12:00"));
+      const { wan, router } = s.home.wan;
+      const made = noon(b.entries) === noon(s.home.entries) ? undefined : { wan, router, ...change("plan", (h) => (h.entries = b.entries), "schedule") };
       s.home.entries = b.entries;
-      return { entries: b.entries, pending };
+      return { entries: b.entries, change: made };
     },
     "POST password": (b) => {
       if (b.now !== s.home.password) throw [403, "password", "wrong"];

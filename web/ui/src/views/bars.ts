@@ -1,6 +1,6 @@
 // What stands above every view: a router that is gone, a change that waits, a notice.
 import { el, type Child } from "../../../src/dom";
-import { mayChange, model, nameOf } from "../model";
+import { called, mayChange, model } from "../model";
 import { clock, say } from "../say";
 
 /** How many seconds are left of the change that waits. */
@@ -13,15 +13,14 @@ export function bars(): Child[] {
   const out: Child[] = [];
   if (model.link === "gone") out.push(el("p", { class: "alert", id: "gone" }, say.gone(clock(model.heardMs))));
   if (model.waiting !== null) {
-    const { change } = model.waiting;
-    const wan = model.state?.wans.find((w) => w.wan === change.wan);
+    const { change, wan } = model.waiting;
     const seconds = left();
     const countdown = seconds === 0 ? say.leftDue : model.link === "gone" ? say.leftGone(seconds) : say.left(seconds);
     out.push(
       el(
         "section",
         { id: "waiting", class: "waiting", "aria-labelledby": "waiting-title" },
-        el("p", {}, say.change[change.kind](wan === undefined ? change.wan : nameOf(wan))),
+        el("p", {}, say.change[change.kind](called(wan))),
         el("h2", { id: "waiting-title", tabindex: "-1" }, say.works),
         el("progress", { max: String(change.seconds), value: String(seconds), "aria-hidden": "true" }),
         el("p", { id: "left" }, countdown),

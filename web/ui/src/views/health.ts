@@ -1,7 +1,7 @@
 // Health: what the doctor finds, what happened, the export and the passwords.
 import { el, type Child } from "../../../src/dom";
-import type { Event, Finding, WAN } from "../api.gen";
-import { mayChange, model, nameOf } from "../model";
+import type { Finding, Happening, WAN } from "../api.gen";
+import { called, keyOf, mayChange, model } from "../model";
 import { moment, say } from "../say";
 
 function finding(f: Finding): HTMLElement {
@@ -47,21 +47,20 @@ function doctor(w: WAN): HTMLElement {
 }
 
 /** What happened, in words. */
-function happened(e: Event): string {
-  const words = say.event[e.kind] ?? e.kind;
-  if (e.by === "" || e.kind === "timeout") return words;
+function happened(e: Happening): string {
+  const words = say.event[e.kind];
+  if (e.by === undefined || e.kind === "timeout") return words;
   if (e.kind === "mended") return say.mendedAfter(e.by);
   if (e.kind === "contested") return say.foughtBy(e.by);
   return `${words} ${say.by(say.who[e.by] ?? e.by)}`;
 }
 
-function event(e: Event, many: boolean): HTMLElement {
-  const wan = model.state?.wans.find((w) => w.wan === e.wan);
+function event(e: Happening, many: boolean): HTMLElement {
   return el(
     "li",
-    { "data-key": `e${e.id}` },
-    el("p", {}, el("span", { class: "muted" }, moment(e.at_ms)), ` ${many ? `${wan === undefined ? e.wan : nameOf(wan)}: ` : ""}${happened(e)}.`, ...(e.undone === "" ? [] : [" ", el("span", { class: "class rule" }, say.undone[e.undone])])),
-    ...(e.what.length === 0 ? [] : [el("ul", { class: "muted", lang: "en" }, ...e.what.map((x) => el("li", {}, x)))]),
+    { "data-key": `e${e.n}` },
+    el("p", {}, el("span", { class: "muted" }, moment(Date.parse(e.time))), ` ${many ? `${called(keyOf(e))}: ` : ""}${happened(e)}.`, ...(e.undone === undefined ? [] : [" ", el("span", { class: "class rule" }, say.undone[e.undone])])),
+    ...(e.what === undefined ? [] : [el("ul", { class: "muted", lang: "en" }, ...e.what.map((x) => el("li", {}, x)))]),
   );
 }
 

@@ -1,9 +1,9 @@
 // Line: its speeds, on and off, follow or hold, measurements, and the schedule.
 import { el, type Child } from "../../../src/dom";
-import type { Entry, Result, Running, State, WAN } from "../api.gen";
+import type { EntryTable, Result, Running, State, WAN } from "../api.gen";
 import { chart } from "../chart";
-import { mayChange, model } from "../model";
-import { day, clock, mbit, ms, numeral, rate, say } from "../say";
+import { keyOf, mayChange, model } from "../model";
+import { bps, day, clock, mbit, ms, numeral, rate, say } from "../say";
 
 const field = (id: string, label: string, attributes: Record<string, string>): HTMLElement =>
   el("div", { class: "field" }, el("label", { for: id }, label), el("input", { id, name: id, ...attributes }));
@@ -220,22 +220,23 @@ function history(all: Result[]): HTMLElement {
 }
 
 /** What an entry of the schedule says. */
-function planned(e: Entry, s: State): string {
-  const speed = (bps: number): string => (bps > 0 ? rate(bps) : say.asUsual);
-  const machine = e.do === "rates" ? say.ratesAre(speed(e.down_bps), speed(e.up_bps)) : s.machines.find((m) => m.address === e.machine)?.name || e.machine;
-  const days = e.days.length === 0 ? say.everyDay : e.days.map((d) => say.days[d] ?? d).join(", ");
-  return `${say.does[e.do](e.from, e.to, machine)}, ${days}`;
+function planned(e: EntryTable, s: State): string {
+  const speed = (text: string | undefined): string => (text === undefined ? say.asUsual : rate(bps(text)));
+  const machine = e.do === "rates" ? say.ratesAre(speed(e.down), speed(e.up)) : s.machines.find((m) => m.address === e.machine)?.name || (e.machine ?? "");
+  const days = !e.days?.length ? say.everyDay : e.days.map((d) => say.days[d] ?? d).join(", ");
+  return `${say.does[e.do](e.at ?? e.from ?? "", e.to ?? "", machine)}, ${days}`;
 }
 
 /** The form of an entry that is there, or of a new one. */
-function planForm(w: WAN, s: State, of: Entry | undefined): HTMLElement {
+function planForm(w: WAN, s: State, of: EntryTable | undefined): HTMLElement {
   const machines = s.machines.map((m): [string, string] => [m.address, m.name || m.address]);
-  if (of !== undefined && of.machine !== "" && !machines.some(([address]) => address === of.machine)) machines.push([of.machine, of.machine]);
+  const theirs = of?.machine;
+  if (theirs !== undefined && !machines.some(([address]) => address === theirs)) machines.push([theirs, theirs]);
   const kind = of?.do ?? "test";
-  const speed = (bps: number | undefined): string => (bps !== undefined && bps > 0 ? numeral(String(Math.round(bps / 1e4) / 100)) : "");
+  const speed = (text: string | undefined): string => (text === undefined ? "" : numeral(String(Math.round(bps(text) / 1e4) / 100)));
   const only = (kinds: string): Record<string, string> => ({ "data-for": kinds, ...(kinds.split(" ").includes(kind) ? {} : { hidden: "" }) });
   const option = (value: string, text: string, chosen: string | undefined): HTMLElement => el("option", { value, ...(value === chosen ? { selected: "" } : {}) }, text);
-  const kinds = Object.entries(say.options).filter(([k]) => w.classes || k === kind || (k !== "first" && k !== "idle"));
+  const kinds = Object.entries(say.options).filter(([k]) => w.classes || k === kind || (k !== "first" && k !== "last"));
   const rates = { inputmode: "decimal", autocomplete: "off", placeholder: say.unchanged };
   return el(
     "details",
@@ -245,15 +246,15 @@ function planForm(w: WAN, s: State, of: Entry | undefined): HTMLElement {
       "form",
       { "data-do": "plan", "data-key": `plan ${of === undefined ? "" : (model.editing ?? "")}`, "data-still": `${machines.join()} ${w.classes} ${w.pending === null} ${say.tag}`, class: "fields" },
       el("div", { class: "field" }, el("label", { for: "plan-do" }, say.doWhat), el("select", { id: "plan-do", name: "do" }, ...kinds.map(([k, t]) => option(k, t, kind)))),
-      field("plan-from", say.at, { type: "time", required: "", value: of?.from ?? "03:30" }),
-      el("div", { class: "field", ...only("first idle rates") }, el("label", { for: "plan-to" }, say.until), el("input", { id: "plan-to", name: "plan-to", type: "time", value: of?.to || "17:00" })),
-      el("div", { class: "fields", ...only("rates") }, field("plan-down", say.downMbit, { ...rates, value: speed(of?.down_bps) }), field("plan-up", say.upMbit, { ...rates, value: speed(of?.up_bps) })),
-      el("div", { class: "field", ...only("first idle") }, el("label", { for: "plan-machine" }, say.machine), el("select", { id: "plan-machine", name: "machine" }, ...machines.map(([address, name]) => option(address, name, of?.machine)))),
+      field("plan-from", say.at, { type: "time", required: "", value: of?.at ?? of?.from ?? "03:30" }),
+      el("div", { class: "field", ...only("first last rates") }, el("label", { for: "plan-to" }, say.until), el("input", { id: "plan-to", name: "plan-to", type: "time", value: of?.to || "17:00" })),
+      el("div", { class: "fields", ...only("rates") }, field("plan-down", say.downMbit, { ...rates, value: speed(of?.down) }), field("plan-up", say.upMbit, { ...rates, value: speed(of?.up) })),
+      el("div", { class: "field", ...only("first last") }, el("label", { for: "plan-machine" }, say.machine), el("select", { id: "plan-machine", name: "machine" }, ...machines.map(([address, name]) => option(address, name, of?.machine)))),
       el(
         "fieldset",
         { class: "days" },
         el("legend", {}, say.onDays),
-        ...Object.entries(say.days).map(([k, t]) => el("label", {}, el("input", { type: "checkbox", name: "day", value: k, ...(of?.days.includes(k) === true ? { checked: "" } : {}) }), ` ${t}`)),
+        ...Object.entries(say.days).map(([k, t]) => el("label", {}, el("input", { type: "checkbox", name: "day", value: k, ...(of?.days?.includes(k) === true ? { checked: "" } : {}) }), ` ${t}`)),
       ),
       el("p", { class: "wrong", id: "plan-wrong", role: "alert" }),
       el(
@@ -269,7 +270,7 @@ function planForm(w: WAN, s: State, of: Entry | undefined): HTMLElement {
 function schedule(w: WAN, s: State): HTMLElement {
   const entries = model.schedule?.entries ?? [];
   const parts: Child[] = [el("h2", {}, say.schedule), el("p", { class: "muted" }, say.scheduleLead)];
-  const mine = entries.map((e, i) => ({ e, i })).filter(({ e }) => e.wan === w.wan);
+  const mine = entries.map((e, i) => ({ e, i })).filter(({ e }) => keyOf(e) === w.wan);
   if (mine.length === 0) parts.push(el("p", {}, say.noSchedule));
   else {
     parts.push(
@@ -305,7 +306,7 @@ export function lineView(w: WAN, s: State, width: number): Child[] {
   const out: Child[] = [shaping(w), speeds(w), following(w), measure(w)];
   const results = (model.history?.results ?? []).filter((r) => r.wan === w.wan || r.wan === w.interface);
   if (model.history !== null) out.push(compared(results), history(results));
-  if (model.day !== null && model.day.wan === w.wan) {
+  if (model.day !== null && keyOf(model.day) === w.wan) {
     const c = chart(model.day, s.time_ms - 86_400_000, s.time_ms, width, say.dayTitle);
     c.setAttribute("data-still", `${width} ${model.day.at_ms.at(-1) ?? 0}`);
     out.push(c);

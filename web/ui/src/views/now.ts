@@ -4,7 +4,7 @@ import { tone } from "../../../src/tone";
 import type { Reason, State, WAN, Way } from "../api.gen";
 import { chart } from "../chart";
 import { calls, load, top } from "../judge";
-import { model } from "../model";
+import { keyOf, model } from "../model";
 import { mbit, ms, rate, say } from "../say";
 
 /** How the line is, in a sentence. */
@@ -88,7 +88,7 @@ export function now(w: WAN, s: State, width: number): Child[] {
   }
   if (w.blind) out.push(el("p", { class: "hint", "data-key": "blind" }, say.blind));
   out.push(el("div", { class: "ways", "data-key": "ways" }, way(say.down, "down", w.down), way(say.up, "up", w.up)));
-  if (model.hour !== null && model.hour.wan === w.wan) {
+  if (model.hour !== null && keyOf(model.hour) === w.wan) {
     const c = chart(model.hour, s.time_ms - 3_600_000, s.time_ms, width, say.hourTitle);
     c.setAttribute("data-still", `${width} ${Math.floor((model.hour.at_ms.at(-1) ?? 0) / 5000)}`);
     out.push(c);

@@ -1,5 +1,5 @@
 // What the doctor's findings mean, in German. The router says them in English, with its
-// names and figures; here they are without. internal/platform has the codes.
+// names and figures; here they are without. internal/cure/platform has the codes.
 
 /** What is found, why it matters, and what to do. */
 export interface FindingWords {

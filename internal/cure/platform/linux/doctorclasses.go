@@ -1,0 +1,23 @@
+package linux
+
+import (
+	"strings"
+
+	"unbloat/internal/cure/platform"
+)
+
+// classes checks for anything that disturbs the classification rules.
+func (e *examination) classes() {
+	if e.LostClasses != nil {
+		if lost := e.LostClasses(e.Ctx); len(lost) > 0 {
+			e.Find(platform.Finding{ID: "classes-lost", Blocking: true, What: "the rules that divide the traffic of " + e.WAN + " are not what was applied: " + strings.Join(lost, "; "),
+				Why:    "calls wait with everything else; whatever runs `nft flush ruleset` (a restart of nftables.service, or a firewall that reloads so) takes them away",
+				Remedy: "apply the plan again; and let the firewall delete its own tables, not all of them"})
+		}
+	}
+	if list, _ := OthersMarks(e.Ctx, e.Runner); len(list) > 0 {
+		e.Find(platform.Finding{ID: "whole-marks", Blocking: e.classed(), What: marksTaken(list),
+			Why:    "where the router takes no BPF program, rules that name what arrives set marks; beside such rules connections could go another way, or be dropped, so these rules are left out",
+			Remedy: ownMask})
+	}
+}

@@ -1,0 +1,287 @@
+package linux
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"unbloat/internal/cure/lang/sqm"
+	"unbloat/internal/cure/lang/tc"
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/cure/platform"
+	"unbloat/internal/cure/platform/linux/bpf"
+)
+
+// programs are the BPF programs that are pinned for a WAN.
+type programs struct {
+	Keys []string `json:"keys,omitempty"`
+	// Keep are those that stay until the next change: queues used them before this
+	// one, and an undo could not load them again, as another unbloat has loaded them.
+	Keep []string `json:"keep,omitempty"`
+	// Load is what they are loaded with, if they are not pinned. Of what was observed
+	// it is known if this unbloat has loaded it.
+	Load *bpf.Wanted `json:"load,omitempty"`
+}
+
+func (p *programs) keys() []string {
+	if p == nil {
+		return nil
+	}
+	return p.Keys
+}
+
+// rootMajor is the number of tc.OurRoot.
+const rootMajor = 0xb10a
+
+// wantedPrograms are those of a plan; nil if it has none.
+func wantedPrograms(p plan.Plan) *programs {
+	if !p.Classes.ByBPF() {
+		return nil
+	}
+	w := bpf.Wanted{WAN: p.WAN, Major: rootMajor, Policy: p.Policy()}
+	if p.AQM != plan.CAKE {
+		w.First = uint16(plan.Tin(0).HTBMinor())
+	}
+	return &programs{Keys: []string{w.Key()}, Load: &w}
+}
+
+// attachPrograms adds the filters of a plan's programs to the wanted queues.
+func attachPrograms(want *tc.State, p plan.Plan) error {
+	w := wantedPrograms(p)
+	if w == nil {
+		return nil
+	}
+	key := w.Keys[0]
+	want.Attach(p.Up.Device, tc.Program(tc.OurRoot, bpf.ProgramUp, key, 0, false))
+	if p.Classes.Behaviour.Acks > 0 {
+		want.Attach(p.Up.Device, tc.Program(tc.OurRoot, bpf.ProgramOut, key, 1, true))
+	}
+	want.Attach(p.Down.Device, tc.Program(tc.OurRoot, bpf.ProgramDown, key, 0, false))
+	if !want.Attach(p.Classes.LAN, tc.Program(tc.AtIngress, bpf.ProgramLAN, key, 0, true)) {
+		return &platform.PreconditionError{Doing: "number the machines that enter " + p.Classes.LAN, What: "what arrives there meets filters already that are not unbloat's",
+			Or: withoutClasses()}
+	}
+	return nil
+}
+
+// observePrograms lists what is pinned for the plan's WAN, and what its queues use.
+func observePrograms(ctx context.Context, r platform.Runner, p plan.Plan, s tc.State, earlier *programs) *programs {
+	used := attachedPrograms(s)
+	if !p.Classes.ByBPF() && earlier == nil && len(used) == 0 {
+		return nil
+	}
+	out := &programs{}
+	names, err := platform.Output(ctx, r, "ls", tc.Pins)
+	if err != nil {
+		return out // there is no such directory: nothing is pinned
+	}
+	wanted := []*programs{wantedPrograms(p), earlier}
+	for _, name := range strings.Fields(string(names)) {
+		if slices.ContainsFunc(wanted, func(w *programs) bool { return w.altered(ctx, r, name) }) {
+			continue // it is loaded again
+		}
+		if strings.HasPrefix(name, bpf.Prefix(p.WAN)) || slices.Contains(used, name) {
+			out.Keys = append(out.Keys, name)
+			if earlier != nil && earlier.Load != nil && earlier.Load.Key() == name {
+				out.Load = earlier.Load
+			}
+		}
+	}
+	return out
+}
+
+// kept are the programs that queues use now and that an undo could not load again.
+func kept(now state) []string {
+	return slices.DeleteFunc(attachedPrograms(now.State), func(key string) bool {
+		return now.Programs != nil && now.Programs.Load != nil && now.Programs.Load.Key() == key
+	})
+}
+
+// altered reports whether what is pinned for a key has other constants than are
+// wanted for it.
+func (p *programs) altered(ctx context.Context, r platform.Runner, key string) bool {
+	if p == nil || p.Load == nil || p.Load.Key() != key {
+		return false
+	}
+	said, _, err := r.Run(ctx, []string{self(r), "classifier", "altered"}, []byte(asInput(*p.Load)))
+	return err == nil && strings.TrimSpace(string(said)) == "true"
+}
+
+// attachedPrograms are the keys of the programs that queues use.
+func attachedPrograms(s tc.State) []string {
+	var out []string
+	for _, d := range s.Devices {
+		for _, f := range d.Tree.Filters {
+			if key := path.Base(path.Dir(f.Pinned)); f.Pinned != "" && !slices.Contains(out, key) {
+				out = append(out, key)
+			}
+		}
+	}
+	return out
+}
+
+// loadPrograms are the steps that come before the queues: a filter needs its program.
+func loadPrograms(exe string, actual, wanted *programs) []platform.Step {
+	if wanted == nil || wanted.Load == nil || slices.Contains(actual.keys(), wanted.Keys[0]) {
+		return nil
+	}
+	return []platform.Step{{Argv: []string{exe, "classifier", "load", wanted.Load.Key()}, Stdin: asInput(*wanted.Load)}}
+}
+
+func asInput(w bpf.Wanted) string {
+	text, err := json.Marshal(w)
+	if err != nil {
+		panic(fmt.Sprintf("linux: write a policy: %v", err)) // it is plain data
+	}
+	return string(text) + "\n"
+}
+
+// leftPrograms are the pinned programs that are neither wanted nor kept.
+func leftPrograms(actual, wanted *programs) []string {
+	var out []string
+	for _, key := range actual.keys() {
+		if !slices.Contains(wanted.keys(), key) && (wanted == nil || !slices.Contains(wanted.Keep, key)) {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// dropPrograms are the steps that come after the queues.
+func dropPrograms(actual, wanted *programs) []platform.Step {
+	var out []platform.Step
+	for _, key := range leftPrograms(actual, wanted) {
+		out = append(out, platform.Step{Argv: []string{"rm", "-r", path.Join(tc.Pins, key)}})
+	}
+	return out
+}
+
+// programDifferences says which pinned programs are missing or left over, for people.
+func programDifferences(actual, wanted *programs) []string {
+	out := missingPrograms(actual, wanted)
+	for _, key := range leftPrograms(actual, wanted) {
+		out = append(out, fmt.Sprintf("%s: a BPF program is there and should not be", path.Join(tc.Pins, key)))
+	}
+	return out
+}
+
+func missingPrograms(actual, wanted *programs) []string {
+	var out []string
+	for _, key := range wanted.keys() {
+		if !slices.Contains(actual.keys(), key) {
+			out = append(out, fmt.Sprintf("%s: the BPF program is not loaded, or has other constants", path.Join(tc.Pins, key)))
+		}
+	}
+	return out
+}
+
+// checkPrograms tests whether the kernel takes the programs, before anything is
+// touched.
+func (b *Backend) checkPrograms(ctx context.Context, p plan.Plan, now, want *programs) error {
+	if want == nil || want.Load == nil {
+		return nil
+	}
+	if b.Preview || len(loadPrograms(b.exe(), now, want)) == 0 {
+		return nil
+	}
+	return check(ctx, b.Runner, b.exe(), p.WAN, *want.Load)
+}
+
+// check tests whether the router's kernel takes the programs.
+func check(ctx context.Context, r platform.Runner, exe, wan string, w bpf.Wanted) error {
+	_, said, err := r.Run(ctx, []string{exe, "classifier", "check"}, []byte(asInput(w)))
+	if err == nil {
+		return nil
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(string(said)), "\n")
+	return &platform.PreconditionError{Doing: "load the classes of " + wan + " as a BPF program", What: "the kernel does not take it: " + cmp.Or(line, err.Error()), Or: withoutClasses(), Err: err}
+}
+
+// CheckPrograms tests whether the router's kernel takes the programs of a plan; nil if the
+// plan has none.
+func CheckPrograms(ctx context.Context, r platform.Runner, p plan.Plan) error {
+	w := wantedPrograms(p)
+	if w == nil {
+		return nil
+	}
+	return check(ctx, r, self(r), p.WAN, *w.Load)
+}
+
+// ProgramKey is that of a plan's programs; "" if it has none.
+func ProgramKey(p plan.Plan) string {
+	if w := wantedPrograms(p); w != nil {
+		return w.Keys[0]
+	}
+	return ""
+}
+
+// Programs are a plan's for scripts that start it.
+func Programs(p plan.Plan) sqm.Program {
+	x := sqm.Program{Pins: path.Join(tc.Pins, bpf.Prefix(p.WAN)) + "*"}
+	if w := wantedPrograms(p); w != nil {
+		x.Key, x.Load = w.Keys[0], asInput(*w.Load)
+	}
+	return x
+}
+
+// ProgramsOn returns the keys of the programs on the shapers of devices, all that have some
+// alike; "" if none has.
+func ProgramsOn(ctx context.Context, r platform.Runner, devices ...string) string {
+	var keys []string
+	for _, dev := range devices {
+		t, err := ReadTree(ctx, r, dev)
+		if err != nil {
+			continue // it is not there
+		}
+		for _, f := range t.Filters {
+			if key := path.Base(path.Dir(f.Pinned)); f.Pinned != "" && !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return strings.Join(keys, ", ")
+}
+
+// exe is this program as steps call it: on another machine the one that is there.
+func (b *Backend) exe() string {
+	if b.Exe == "" || b.Remote {
+		return "unbloat"
+	}
+	return b.Exe
+}
+
+// probeBPF finds out why the router has no BPF program that judges how flows behave, and why
+// that would cost it much; "" if it has one, and if it would not. Who may not load programs
+// can't tell: apply will.
+func probeBPF(ctx context.Context, r platform.Runner) (none, slow string) {
+	_, said, err := r.Run(ctx, []string{self(r), "classifier", "able", bpf.Build()}, nil)
+	var missing *platform.MissingToolError
+	line, _, _ := strings.Cut(strings.TrimSpace(string(said)), "\n")
+	switch {
+	case err == nil:
+	case errors.As(err, &missing):
+		return "unbloat judges how flows behave by a BPF program that it loads itself, and it is not on the router", ""
+	default:
+		if ok, known := Privileged(ctx, r); known && !ok {
+			return "", ""
+		}
+		return "the router takes no BPF program, which judges how flows behave (it needs Linux 5.10 and cls_bpf; OpenWrt: opkg install kmod-sched-bpf): " + cmp.Or(line, err.Error()), ""
+	}
+	if out, err := platform.Output(ctx, r, "cat", "/proc/sys/net/core/bpf_jit_enable"); err == nil && strings.TrimSpace(string(out)) == "0" {
+		return "", "the kernel interprets BPF programs (net.core.bpf_jit_enable=0; 1 has them compiled)"
+	}
+	if out, err := platform.Output(ctx, r, "uname", "-mr"); err == nil {
+		var major, minor int
+		var machine string
+		_, err := fmt.Sscanf(string(out), "%d.%d", &major, &minor)
+		if _, machine, _ = strings.Cut(strings.TrimSpace(string(out)), " "); err == nil && machine == "mips" && (major < 5 || major == 5 && minor < 16) {
+			return "", "the kernel interprets BPF programs (on MIPS it compiles them from Linux 5.16 on)"
+		}
+	}
+	return "", ""
+}

@@ -1,0 +1,341 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"unbloat/internal/keep/metrics"
+	"unbloat/internal/keep/supervise"
+	"unbloat/unit"
+)
+
+// Times of the history.
+const (
+	archiveEvery = 5 * time.Minute // between two writes to a disk
+	mostSteps    = 1500            // of one answer
+)
+
+// An Archive keeps on a disk what lines did.
+type Archive interface {
+	// Add writes to a file what lines did, all or nothing, and thins what is old. What is
+	// there already is replaced.
+	Add(ctx context.Context, file string, did []Period) error
+	// Read calls each for what a line did from one time to before another, oldest first.
+	// A file that is not there has nothing.
+	Read(ctx context.Context, file, wan string, from, to time.Time, each func(Period)) error
+}
+
+// A Period is what a line did in one step of time.
+type Period struct {
+	WAN    string // as in keys of WANs: the interface, or the router and the interface
+	At     time.Time
+	Step   time.Duration
+	Moment metrics.Moment
+}
+
+// past returns the ring of the WAN.
+func (w *wan) past() *metrics.Ring {
+	if w.ring.Load() == nil {
+		w.ring.CompareAndSwap(nil, metrics.NewRing())
+	}
+	return w.ring.Load()
+}
+
+// heldEvery is how often is noted what a line does that is not followed.
+const heldEvery = time.Second
+
+// A tally is what an interface had carried at a time.
+type tally struct {
+	at             time.Time
+	received, sent uint64
+}
+
+// watchHeld notes until ctx ends what those lines do that are not followed: the rates
+// that hold, and what is carried on this machine's interfaces. Nothing measures their
+// delay. A line that is followed is noted by what follows it.
+func (d *Daemon) watchHeld(ctx context.Context) {
+	tick := time.NewTicker(heldEvery)
+	defer tick.Stop()
+	counted := map[string]tally{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, w := range d.all() {
+			if w.line.Load() != nil {
+				delete(counted, w.key)
+				continue
+			}
+			w.noteHeld(counted)
+		}
+	}
+}
+
+// noteHeld notes what the line does, if anything is known.
+func (w *wan) noteHeld(counted map[string]tally) {
+	m := metrics.Moment{}
+	for i := range m.Way {
+		m.Way[i].Delay, m.Way[i].DelayMax = metrics.NoDelay, metrics.NoDelay
+	}
+	s, _ := w.snapshot()
+	known := s.State == supervise.InPlace
+	if known {
+		m.Way[0].Rate, m.Way[1].Rate = float32(s.Down), float32(s.Up)
+	}
+	if received, sent, ok := w.count(); ok {
+		was, had := counted[w.key]
+		now := tally{time.Now(), received, sent}
+		counted[w.key] = now
+		if past := now.at.Sub(was.at).Seconds(); had && past > 0 && received >= was.received && sent >= was.sent {
+			const bits = 8
+			known = true
+			m.Way[0].Carried, m.Way[1].Carried = float32(bits*float64(received-was.received)/past), float32(bits*float64(sent-was.sent)/past)
+		}
+	}
+	if known {
+		w.past().Add(w.d.instant(w.d.now()), m)
+	}
+}
+
+// count reads the counters of the WAN's interface, if it is one of this machine.
+func (w *wan) count() (received, sent uint64, ok bool) {
+	if w.routerName != "" || w.d.o.Count == nil {
+		return 0, 0, false
+	}
+	return w.d.o.Count(w.name)
+}
+
+// instant returns the instant of the rings that a time of the machine's clock is now.
+func (d *Daemon) instant(t time.Time) unit.Instant {
+	now := d.now()
+	return unit.Instant(d.since.UnixNano()).Add(time.Since(d.since) - now.Sub(t.Round(0)))
+}
+
+// clockAt returns the time that an instant of the rings was, by the machine's clock as
+// it is now: one that was set meanwhile was wrong before.
+func (d *Daemon) clockAt(i unit.Instant) time.Time {
+	ago := unit.Instant(d.since.UnixNano()).Add(time.Since(d.since)).Sub(i)
+	return d.now().Round(0).Add(-ago)
+}
+
+// An archiver writes the history of all WANs to a disk.
+type archiver struct {
+	mu   sync.Mutex
+	to   map[string]unit.Instant // until when a WAN's is written
+	said string
+}
+
+// keepHistory writes what lines did to the disk, if the configuration names a file,
+// until ctx ends, and then for the last time.
+func (d *Daemon) keepHistory(ctx context.Context) {
+	tick := time.NewTicker(archiveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+			defer cancel()
+			d.writeHistory(last)
+			return
+		case <-tick.C:
+			d.writeHistory(ctx)
+		}
+	}
+}
+
+// writeHistory writes the minutes that are over. What can't be written now is tried
+// again with the next, as long as it is in memory; the reason is told once.
+func (d *Daemon) writeHistory(ctx context.Context) {
+	d.mu.Lock()
+	file := d.config.History
+	d.mu.Unlock()
+	if file == "" || d.o.Archive == nil {
+		return
+	}
+	a := &d.archive
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.to == nil {
+		a.to = map[string]unit.Instant{}
+	}
+	var did []Period
+	now := d.instant(d.now())
+	over := now - now%unit.Instant(time.Minute)
+	for _, w := range d.all() {
+		r := w.ring.Load()
+		if r == nil {
+			continue
+		}
+		r.Minutes(a.to[w.key], over, func(i unit.Instant, m metrics.Moment) {
+			did = append(did, Period{w.key, d.clockAt(i).Truncate(time.Second), time.Minute, m})
+		})
+	}
+	if len(did) == 0 {
+		return
+	}
+	err := d.o.Archive.Add(ctx, file, did)
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	switch {
+	case text != "" && text != a.said:
+		d.trouble("history: %s; the last day stays in memory, and is written when that is possible again", text)
+	case text == "" && a.said != "":
+		d.log("history: written again")
+	}
+	a.said = text
+	if err == nil {
+		for _, w := range d.all() {
+			a.to[w.key] = over
+		}
+	}
+}
+
+// history returns what the line did.
+func (w *wan) history(ctx context.Context, p HistoryParams) (out History, err error) {
+	now := w.d.now()
+	from, to := now.Add(-metrics.RingMinutes), now
+	for _, x := range []struct {
+		name, text string
+		to         *time.Time
+	}{{"from", p.From, &from}, {"to", p.To, &to}} {
+		if x.text == "" {
+			continue
+		}
+		t, err := time.Parse(time.RFC3339, x.text)
+		if err != nil {
+			return out, &Error{CodeUsage, fmt.Sprintf("history: %s %q: must be a time as in 2026-11-23T08:00:00Z", x.name, x.text)}
+		}
+		*x.to = t
+	}
+	if !to.After(from) {
+		return out, &Error{CodeUsage, "history: to must be after from"}
+	}
+	w.d.mu.Lock()
+	file := w.d.config.History
+	w.d.mu.Unlock()
+	in := newHistory(w.name, w.routerName, from, to, p.Step)
+	ring := w.ring.Load()
+	if file != "" && w.d.o.Archive != nil {
+		until := to
+		if ring != nil { // what is in memory is newer
+			ring.Minutes(0, math.MaxInt64, func(i unit.Instant, _ metrics.Moment) {
+				if t := w.d.clockAt(i); t.Before(until) {
+					until = t
+				}
+			})
+		}
+		if err := w.d.o.Archive.Read(ctx, file, w.key, from, until, func(x Period) { in.add(x.At, x.Moment) }); err != nil {
+			return out, err
+		}
+	}
+	if ring == nil && file == "" {
+		return in.history(), &Error{CodePrecondition, fmt.Sprintf("tell what %s did: nothing is known of it yet; ask again when it is in place (`unbloat status`)", w.key)}
+	}
+	if ring != nil {
+		each := ring.Minutes
+		if in.step < time.Minute && w.d.instant(from) >= w.d.instant(now.Add(-metrics.RingSeconds)) {
+			each = ring.Seconds
+		}
+		each(w.d.instant(from), w.d.instant(to), func(i unit.Instant, m metrics.Moment) { in.add(w.d.clockAt(i), m) })
+	}
+	return in.history(), nil
+}
+
+// ReadHistory returns what an archive knows of a line, as MethodHistory does. step is
+// in seconds; 0: as short as possible.
+func ReadHistory(ctx context.Context, a Archive, file, wan, router string, from, to time.Time, step int) (History, error) {
+	in := newHistory(wan, router, from, to, step)
+	err := a.Read(ctx, file, keyOf(router, wan), from, to, func(x Period) { in.add(x.At, x.Moment) })
+	return in.history(), err
+}
+
+// A historian joins moments to steps.
+type historian struct {
+	out   History
+	step  time.Duration
+	begin time.Time
+	n     uint32
+	known [2]uint32 // with a capacity
+	timed [2]uint32 // with a delay
+	now   int64     // number of the step
+	sum   metrics.Moment
+}
+
+// newHistory returns one whose steps are so long that an answer has mostSteps at
+// most. step is what was asked for in seconds; 0: as short as possible.
+func newHistory(wan, router string, from, to time.Time, step int) *historian {
+	least := int(to.Sub(from)/time.Second)/mostSteps + 1
+	for _, round := range []int{1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 6 * 3600, 24 * 3600} {
+		if least <= round {
+			least = round
+			break
+		}
+	}
+	s := max(step, least)
+	h := &historian{step: time.Duration(s) * time.Second, begin: from}
+	h.out = History{Schema: HistorySchema, WAN: wan, Router: router, Step: s, At: []int64{}}
+	for _, w := range []*HistoryWay{&h.out.Down, &h.out.Up} {
+		*w = HistoryWay{Rate: []int64{}, Capacity: []int64{}, Carried: []int64{}, Delay: []*float64{}, DelayMax: []*float64{}}
+	}
+	return h
+}
+
+// add takes in a moment, which is not older than the one before.
+func (h *historian) add(t time.Time, m metrics.Moment) {
+	k := t.UnixMilli() / h.step.Milliseconds()
+	if h.n > 0 && k != h.now {
+		h.close()
+	}
+	h.now = k
+	h.n++
+	mean := func(of *float32, v float32, n uint32) { *of += (v - *of) / float32(n) }
+	for d := range m.Way {
+		in, to := m.Way[d], &h.sum.Way[d]
+		mean(&to.Rate, in.Rate, h.n)
+		mean(&to.Carried, in.Carried, h.n)
+		if in.Delay >= 0 {
+			h.timed[d]++
+			mean(&to.Delay, in.Delay, h.timed[d])
+			to.DelayMax = max(to.DelayMax, in.DelayMax, in.Delay)
+		}
+		if in.Capacity > 0 {
+			h.known[d]++
+			mean(&to.Capacity, in.Capacity, h.known[d])
+		}
+	}
+}
+
+func (h *historian) close() {
+	h.out.At = append(h.out.At, h.now*h.step.Milliseconds())
+	for d, w := range []*HistoryWay{&h.out.Down, &h.out.Up} {
+		s := h.sum.Way[d]
+		w.Rate = append(w.Rate, int64(s.Rate))
+		w.Capacity = append(w.Capacity, int64(s.Capacity))
+		w.Carried = append(w.Carried, int64(s.Carried))
+		var mean, most *float64
+		if h.timed[d] > 0 {
+			mean, most = thousandths(s.Delay), thousandths(s.DelayMax)
+		}
+		w.Delay, w.DelayMax = append(w.Delay, mean), append(w.DelayMax, most)
+	}
+	h.n, h.known, h.timed, h.sum = 0, [2]uint32{}, [2]uint32{}, metrics.Moment{}
+}
+
+func thousandths(v float32) *float64 {
+	r := math.Round(float64(v)*1000) / 1000
+	return &r
+}
+
+func (h *historian) history() History {
+	if h.n > 0 {
+		h.close()
+	}
+	return h.out
+}

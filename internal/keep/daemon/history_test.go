@@ -1,0 +1,163 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"unbloat/internal/keep/metrics"
+)
+
+// A shelf is an archive in memory, which may be full.
+type shelf struct {
+	full   bool
+	writes int
+	did    []Period
+}
+
+func (s *shelf) Add(_ context.Context, file string, did []Period) error {
+	s.writes++
+	if s.full {
+		return errors.New("write to " + file + ": no space is left")
+	}
+	s.did = append(s.did, did...)
+	return nil
+}
+
+func (s *shelf) Read(_ context.Context, _, wan string, from, to time.Time, each func(Period)) error {
+	for _, d := range s.did {
+		if d.WAN == wan && !d.At.Before(from) && d.At.Before(to) {
+			each(d)
+		}
+	}
+	return nil
+}
+
+// TestHistory: what a line did is told by the second and by the minute, from memory
+// and from the disk; a disk that is full is told of once, and gets what it missed
+// later; a clock that was set moves what was before.
+func TestHistory(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		disk := &shelf{}
+		var log strings.Builder
+		step := time.Duration(0)
+		x := linuxTown(t, dir, "history = \"/disk/history.db\"\n"+oneWAN, func(o *Options) {
+			o.Archive, o.Log, o.Trouble = disk, &log, &log
+			o.Now = func() time.Time { return time.Now().Add(step).Round(0) }
+		})
+		defer func() { x.stop() }()
+		c := &Caller{d: x.d}
+		w := x.only()
+		feed := func(seconds int, rate float32) {
+			for range seconds {
+				m := metrics.Moment{}
+				m.Way[0] = metrics.MomentWay{Rate: rate, Carried: rate / 2, Delay: 2, DelayMax: 5}
+				w.past().Add(x.d.instant(x.d.now()), m)
+				time.Sleep(time.Second)
+			}
+		}
+		x.d.loops.Go(func() { x.d.keepHistory(x.d.running) })
+		start := x.d.now()
+		feed(600, 1e6)
+		disk.full = true
+		feed(900, 2e6)
+		disk.full = false
+		feed(600, 3e6)
+		if n := strings.Count(log.String(), "no space is left"); n != 1 || !strings.Contains(log.String(), "history: written again") {
+			t.Errorf("it is told of %d times:\n%s", n, log.String())
+		}
+		if len(disk.did) < 30 || len(disk.did) > 35 || disk.writes > 8 {
+			t.Errorf("%d minutes in %d writes", len(disk.did), disk.writes)
+		}
+		for i, d := range disk.did {
+			if want := start.Add(time.Duration(i) * time.Minute).Truncate(time.Minute); !d.At.Equal(want) || d.Step != time.Minute {
+				t.Fatalf("minute %d: %+v, want at %s", i, d, want)
+			}
+		}
+		h, err := ask[History](t, c, MethodHistory, HistoryParams{From: x.d.now().Add(-10 * time.Minute).Format(time.RFC3339)})
+		if err != nil || h.Step != 1 || len(h.At) != 600 || h.Down.Rate[599] != 3e6 || *h.Down.DelayMax[0] != 5 || h.Up.Capacity[3] != 0 {
+			t.Errorf("step %d, %d seconds, %v", h.Step, len(h.At), err)
+		}
+		h, err = ask[History](t, c, MethodHistory, nil)
+		if err != nil || h.Step != 60 || len(h.At) < 35 || len(h.At) > 36 || h.Down.Rate[0] != 1e6 || h.Down.Rate[12] != 2e6 {
+			t.Errorf("step %d, %d minutes, %v", h.Step, len(h.At), err)
+		}
+		last := h.At[len(h.At)-1]
+		step = 3 * time.Hour // the clock is set
+		h, err = ask[History](t, c, MethodHistory, nil)
+		if err != nil || h.At[len(h.At)-1]-last != (3*time.Hour).Milliseconds() {
+			t.Errorf("the last minute is %d ms later, %v", h.At[len(h.At)-1]-last, err)
+		}
+		_, err = ask[History](t, c, MethodHistory, HistoryParams{From: "yesterday"})
+		refused(t, err, CodeUsage)
+	})
+}
+
+// TestHistoryHeld: of a line whose rates are fixed the rates are told, and what its
+// interface carries. Its delay is not known, which is not 0. A WAN that is off has no
+// rate, one elsewhere no counters.
+func TestHistoryHeld(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		disk := &shelf{}
+		bytes := uint64(0)
+		x := linuxTown(t, dir, "history = \"/disk/history.db\"\n"+oneWAN, func(o *Options) {
+			o.Archive = disk
+			o.Count = func(device string) (uint64, uint64, bool) {
+				bytes += 125_000 // a megabit in each second
+				return bytes, bytes / 2, device == "wan"
+			}
+		})
+		defer func() { x.stop() }()
+		x.d.loops.Go(func() { x.d.watchHeld(x.d.running) })
+		x.d.loops.Go(func() { x.d.keepHistory(x.d.running) })
+		c, w := &Caller{d: x.d}, x.only()
+		time.Sleep(30*time.Minute + time.Second/2)
+		for _, step := range []int{1, 60} {
+			h, err := ask[History](t, c, MethodHistory, HistoryParams{From: x.d.now().Add(-20 * time.Minute).Format(time.RFC3339), Step: step})
+			if err != nil || len(h.At) < 1190/step {
+				t.Fatalf("%d steps: %v", len(h.At), err)
+			}
+			for i := range h.At {
+				if h.Down.Rate[i] != int64(w.plan.DownBps) || h.Up.Rate[i] != int64(w.plan.UpBps) || h.Down.Carried[i] != 1e6 || h.Up.Carried[i] != 5e5 || h.Down.Delay[i] != nil || h.Up.DelayMax[i] != nil {
+					t.Fatalf("step %d: %d %d, %d %d, %v %v", i, h.Down.Rate[i], h.Up.Rate[i], h.Down.Carried[i], h.Up.Carried[i], h.Down.Delay[i], h.Up.DelayMax[i])
+				}
+			}
+			if text, err := json.Marshal(h); err != nil || !strings.Contains(string(text), `"delay_ms":[null,null,`) {
+				t.Errorf("%v %.300s", err, text)
+			}
+		}
+		if n := len(disk.did); n < 25 || disk.did[n-1].Moment.Way[0].Delay >= 0 {
+			t.Errorf("%d minutes are on the disk: %+v", n, disk.did[max(n-1, 0):])
+		}
+		if _, err := w.call(t.Context(), func(ctx context.Context) (any, error) { return w.revert(ctx, c) }); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		h, err := ask[History](t, c, MethodHistory, HistoryParams{From: x.d.now().Add(-time.Minute).Format(time.RFC3339)})
+		if err != nil || len(h.At) < 59 || h.Down.Rate[50] != 0 || h.Down.Carried[50] != 1e6 {
+			t.Errorf("off: %d steps, %v", len(h.At), err)
+		}
+		w.routerName = "ssh://elsewhere"
+		if _, _, ok := w.count(); ok {
+			t.Error("another router's interface is counted here")
+		}
+		w.routerName = ""
+	})
+}
+
+// TestHistoryUnknown: of a line of which nothing is known yet that is said.
+func TestHistoryUnknown(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		x := linuxTown(t, dir, oneWAN, func(*Options) {})
+		defer func() { x.stop() }()
+		_, err := ask[History](t, &Caller{d: x.d}, MethodHistory, nil)
+		refused(t, err, CodePrecondition)
+	})
+}

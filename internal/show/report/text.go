@@ -1,0 +1,158 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"unbloat/internal/measure/verdict"
+	"unbloat/reason"
+)
+
+// textWidth is the widest line of a table for the terminal.
+const textWidth = 78
+
+// Table is TableIn in English.
+func Table(w io.Writer, before, after *verdict.Test) error {
+	return TableIn(w, reason.English(), before, after)
+}
+
+// TestTable is TestTableIn in English.
+func TestTable(w io.Writer, t *verdict.Test) error { return TestTableIn(w, reason.English(), t) }
+
+// TableIn writes the before → after table for a terminal in a language: at most
+// 78 columns, without colour. With one test nil, it writes TestTableIn of the other.
+func TableIn(w io.Writer, in *reason.Language, before, after *verdict.Test) error {
+	l := language{in}
+	switch {
+	case before == nil && after == nil:
+		return ErrNothing
+	case before == nil:
+		return TestTableIn(w, in, after)
+	case after == nil:
+		return TestTableIn(w, in, before)
+	}
+	var b strings.Builder
+	sentence, _ := l.compare(before, after)
+	wrapText(&b, sentence)
+	b.WriteByte('\n')
+	fmt.Fprintf(&b, "%-*s%13s   %13s\n", l.Column+1, "", l.Name("before"), l.Name("after"))
+	for _, g := range l.groups(before, after) {
+		indent := ""
+		if g.name != "" {
+			b.WriteString(g.name + "\n")
+			indent = "  "
+		}
+		for _, r := range g.rows {
+			line := fmt.Sprintf("%s %s → %s  %s", left(indent+r.name, l.Column), right(r.before, 13), right(r.after, 13), r.change)
+			b.WriteString(strings.TrimRight(line, " ") + "\n")
+		}
+	}
+	b.WriteByte('\n')
+	wrapText(&b, l.Say(reason.TableGlossary))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// TestTableIn writes one test for a terminal in a language: the verdict, then a
+// column a phase; at most 78 columns, without colour.
+func TestTableIn(w io.Writer, in *reason.Language, t *verdict.Test) error {
+	l := language{in}
+	if t == nil {
+		return ErrNothing
+	}
+	var b strings.Builder
+	if l := clean(t.Label); l != "" {
+		wrapText(&b, l)
+	}
+	head, _ := l.compare(nil, t)
+	if g := clean(t.Grade); g != "" && t.Valid {
+		head = l.Say(reason.GradeLine, "grade", g, "down", orNone(t.GradeDown), "up", orNone(t.GradeUp)) + head
+	}
+	wrapText(&b, head)
+	phases := t.Phases()
+	if len(phases) > 0 {
+		b.WriteByte('\n')
+		name, col := 18, 12
+		b.WriteString(strings.Repeat(" ", name))
+		for _, p := range phases {
+			b.WriteString(right(l.Name(p.Name), col))
+		}
+		b.WriteByte('\n')
+		for _, f := range l.facts(t) {
+			b.WriteString(left(f.name, name))
+			for _, c := range f.cells {
+				b.WriteString(right(c, col))
+			}
+			b.WriteByte('\n')
+		}
+	}
+	if s := l.conditions(t); s != "" {
+		b.WriteByte('\n')
+		wrapText(&b, s)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// conditions says where and when a test was taken.
+func (l language) conditions(t *verdict.Test) string {
+	var out []string
+	if s := clean(t.Server); s != "" {
+		out = append(out, l.Say(reason.Conditions, "server", s))
+	}
+	if s := clean(t.Time); s != "" {
+		out = append(out, s)
+	}
+	return strings.Join(out, ", ")
+}
+
+func orNone(s string) string {
+	if s = clean(s); s == "" {
+		return none
+	}
+	return s
+}
+
+// left and right set s in n columns, shortened if it is longer. A rune is taken
+// for one column.
+func left(s string, n int) string { s = short(s, n); return s + pad(s, n) }
+
+func right(s string, n int) string { s = short(s, n); return pad(s, n) + s }
+
+func pad(s string, n int) string { return strings.Repeat(" ", max(0, n-utf8.RuneCountInString(s))) }
+
+func short(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}
+
+// wrapText writes s in lines of at most textWidth columns; a word that is
+// longer is broken.
+func wrapText(b *strings.Builder, s string) {
+	line := ""
+	flush := func() {
+		if line != "" {
+			b.WriteString(line + "\n")
+			line = ""
+		}
+	}
+	for _, word := range strings.Fields(s) {
+		if utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > textWidth {
+			flush()
+		}
+		for utf8.RuneCountInString(word) > textWidth {
+			r := []rune(word)
+			b.WriteString(string(r[:textWidth]) + "\n")
+			word = string(r[textWidth:])
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	flush()
+}
