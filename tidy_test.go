@@ -946,7 +946,7 @@ func TestHouse(t *testing.T) {
 		what    string
 		n, most int
 	}{
-		{"packages with code", len(lines), 82},
+		{"packages with code", len(lines), 81},
 		{"lines of product code, without the laboratory, stand-ins, tests, comments and blank lines", product, 83300},
 	} {
 		t.Logf("%d %s, at most %d", x.n, x.what, x.most)

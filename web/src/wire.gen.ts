@@ -87,6 +87,8 @@ export interface Test {
   upload?: Phase;
   both?: Phase;
   loaded?: Phase;
+  framing?: Framing;
+  outcomes?: UseScore[];
 }
 
 export type Reason = { code: string; text: string; [figure: string]: unknown };
@@ -117,6 +119,7 @@ export interface Phase {
   server_cpu: number;
   probe_lateness_ms: Lateness;
   retransmits: number;
+  recovery_ms?: number;
   latency_on_load?: Latency;
   beside?: Named[];
   rpm?: number;
@@ -196,6 +199,34 @@ export interface Timeline {
   bin_s: number;
   down_mbps: number[];
   up_mbps: number[];
+}
+
+export interface Framing {
+  down?: Estimate;
+  up?: Estimate;
+}
+
+export interface Estimate {
+  overhead: number;
+  mpu: number;
+  atm: boolean;
+  rate_bps: number;
+  overhead_low: number;
+  overhead_high: number;
+  sure: boolean;
+  why: Reason;
+  sizes?: SizeTime[];
+}
+
+export interface SizeTime {
+  ip_bytes: number;
+  time_us: number;
+}
+
+export interface UseScore {
+  use: string;
+  score: number;
+  limit: string;
 }
 
 export interface Words {

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"unbloat/guard"
-	"unbloat/internal/cure/lang/iptables"
+	"unbloat/internal/cure/lang/nft"
 	"unbloat/internal/cure/plan"
 	"unbloat/internal/cure/platform"
 )
@@ -34,7 +34,7 @@ func OthersMarks(ctx context.Context, r platform.Runner) ([]string, error) {
 	for _, argv := range [][]string{{"ip", "rule"}, {"ip", "-6", "rule"}} {
 		policies[strings.Join(argv, " ")] = read(argv...)
 	}
-	return iptables.Foreign(read("nft", "-s", "-t", "list", "ruleset"), tables, policies), failure
+	return nft.Foreign(read("nft", "-s", "-t", "list", "ruleset"), tables, policies), failure
 }
 
 // CheckMarks returns an error if the plan sets marks beside rules of others that take

@@ -1,10 +1,4 @@
-// Package iptables finds the rules of other programs that write, copy or compare the bits
-// of marks in which unbloat keeps its classes, in what nft(8), iptables-save(8) and
-// `ip rule` print. It is pure.
-//
-// A VPN or a second line often copies the mark of a connection to its packets and routes
-// by it. With a bit more in that mark the packets go another way, or are dropped.
-package iptables
+package nft
 
 import (
 	"fmt"
@@ -14,7 +8,6 @@ import (
 	"strings"
 
 	"unbloat/internal/cure/classify"
-	"unbloat/internal/cure/lang/nft"
 )
 
 const (
@@ -22,10 +15,14 @@ const (
 	all  = ^uint32(0)
 )
 
-// Foreign returns the rules, each once, as a person finds them again. ruleset is what
-// `nft list ruleset` prints, tables what iptables-save(8) prints, by the program that makes
-// such rules (iptables, ip6tables), and policies what a command such as `ip rule` prints, by
-// that command.
+// Foreign returns the rules of other programs that write, copy or compare the bits of marks
+// in which unbloat keeps its classes, each once, as a person finds them again. A VPN or a
+// second line often copies the mark of a connection to its packets and routes by it. With a
+// bit more in that mark the packets go another way, or are dropped.
+//
+// ruleset is what `nft list ruleset` prints, tables what iptables-save(8) prints, by the program
+// that makes such rules (iptables, ip6tables), and policies what a command such as `ip rule`
+// prints, by that command.
 func Foreign(ruleset string, tables, policies map[string]string) []string {
 	var out []string
 	add := func(rules []string) {
@@ -38,7 +35,7 @@ func Foreign(ruleset string, tables, policies map[string]string) []string {
 	// Tables of nftables that iptables manages are read as iptables prints them.
 	add(ofNftables(ruleset, func(family, name string) bool {
 		tool := map[string]string{"ip": "iptables", "ip6": "ip6tables"}[family]
-		return family == nft.Family && name == nft.TableIs || slices.Contains(strings.Split(tables[tool], "\n"), "*"+name)
+		return family == Family && name == TableIs || slices.Contains(strings.Split(tables[tool], "\n"), "*"+name)
 	}))
 	for _, tool := range slices.Sorted(maps.Keys(tables)) {
 		add(ofIptables(tool, tables[tool]))
@@ -245,11 +242,11 @@ func iptablesTouches(words []string) bool {
 		touched := uint32(0)
 		switch words[i-1] + " " + words[i] {
 		case "-m mark", "-m connmark":
-			_, touched = bits(option(i, "--mark"))
+			_, touched = valueAndMask(option(i, "--mark"))
 		case "-j CONNMARK":
 			rest := words[i:]
-			_, from := bits("/" + option(i, "--nfmask", "--mask"))
-			_, to := bits("/" + option(i, "--ctmask", "--mask"))
+			_, from := valueAndMask("/" + option(i, "--nfmask", "--mask"))
+			_, to := valueAndMask("/" + option(i, "--ctmask", "--mask"))
 			switch {
 			case slices.Contains(rest, "--left-shift-mark") || slices.Contains(rest, "--right-shift-mark"):
 				touched = all
@@ -258,7 +255,7 @@ func iptablesTouches(words []string) bool {
 			case slices.Contains(rest, "--save-mark"):
 				touched = from | to
 			default:
-				v, mask := bits(option(i, "--set-xmark", "--set-mark"))
+				v, mask := valueAndMask(option(i, "--set-xmark", "--set-mark"))
 				touched = v | mask
 			}
 		}
@@ -269,9 +266,9 @@ func iptablesTouches(words []string) bool {
 	return false
 }
 
-// bits reads a mark such as 0x1/0xff. Without a mask it is about all bits, and so is what
+// valueAndMask reads a mark such as 0x1/0xff. Without a mask it is about all bits, and so is what
 // can't be read.
-func bits(text string) (v, mask uint32) {
+func valueAndMask(text string) (v, mask uint32) {
 	a, b, _ := strings.Cut(text, "/")
 	n, _ := strconv.ParseUint(a, 0, 32)
 	m, err := strconv.ParseUint(b, 0, 32)
@@ -287,7 +284,7 @@ func ofPolicies(command, text string) []string {
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
 		if i := slices.Index(words, "fwmark"); i >= 0 && i+1 < len(words) {
-			if _, mask := bits(words[i+1]); mask&ours != 0 {
+			if _, mask := valueAndMask(words[i+1]); mask&ours != 0 {
 				out = append(out, command+": "+strings.Join(words[1:], " "))
 			}
 		}
