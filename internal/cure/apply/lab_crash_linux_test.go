@@ -324,13 +324,15 @@ func TestUnreadProgramsStay(t *testing.T) {
 	runUnbloat(t, 0, "apply", "--wan", "wan", "--lan", "lan", "--aqm", "cake", "--shape-down", "10mbit", "--shape-up", "2mbit", "--classifier", "bpf", "--yes", "--state-dir", dir, "--root", dir)
 	before := fullState(t)
 	p := labPlan(t, plan.CAKE, 20*unit.MbitPerSecond, 4*unit.MbitPerSecond)
+	with := os.Getenv("PATH")
+	t.Setenv("PATH", strings.TrimPrefix(with, filepath.Dir(labtest.Unbloat())+":"))
 	_, err := engineIn(t.TempDir(), &counter{}).Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
 	var refused *platform.PreconditionError
 	if !errors.As(err, &refused) || !strings.Contains(refused.Doing, "BPF") {
 		t.Errorf("not refused for the programs: %v", err)
 	}
 	sameState(t, "after the refusal", before, fullState(t))
-	t.Setenv("PATH", filepath.Dir(labtest.Unbloat())+":"+os.Getenv("PATH"))
+	t.Setenv("PATH", with)
 	tr, err := engineIn(t.TempDir(), &counter{}).Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
 	if err != nil {
 		t.Fatalf("with unbloat in the PATH: %v", err)
