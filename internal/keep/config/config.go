@@ -78,7 +78,7 @@ type WAN struct {
 	Overhead  int           // bytes; 0: the link layer's usual
 	Goal      time.Duration // p95 increase to aim at; 0: by the plan
 
-	Classifier plan.Classifier // what puts packets into classes on linux; "": nftables
+	Classifier plan.Classifier // "": by the plan
 	Rules      []plan.Rule     // of the schedule, before those of Classes
 
 	lines  map[string]int // line of each key; "" is the table itself

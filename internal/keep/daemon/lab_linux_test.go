@@ -212,6 +212,9 @@ down = "30 Mbit/s"
 up = "5 Mbit/s"
 `
 
+// withRule is one whose table of nftables is beside the BPF programs.
+const withRule = oneWAN + "last = [\"10.1.0.9\"]\n"
+
 // ours are the devices of the lab's router that a plan touches.
 func ours() []string { return []string{"wan", "ifb4wan"} }
 
@@ -241,7 +244,7 @@ func TestMemoryInLab(t *testing.T) {
 	if !labtest.Inside(t, o) {
 		return
 	}
-	h := newHouse(t, oneWAN)
+	h := newHouse(t, withRule)
 	want := shaped(ours()...)
 	if !strings.Contains(want, "cake") || !strings.Contains(want, "table inet unbloat") {
 		t.Fatalf("nothing is shaped:\n%s", want)
@@ -263,7 +266,7 @@ func TestKeepsInLab(t *testing.T) {
 	if !houseInLab(t) {
 		return
 	}
-	h := newHouse(t, oneWAN)
+	h := newHouse(t, withRule)
 	if s := h.status().WANs[0]; s.State != supervise.InPlace || s.Mends != 0 && s.Mends != 1 {
 		t.Fatalf("%+v\n%s", s, h.said)
 	}
@@ -318,7 +321,7 @@ func TestKeepsInLab(t *testing.T) {
 	if got := shaped(ours()...); got != want {
 		t.Errorf("it ended, and now it is\n%s", got)
 	}
-	if err := os.WriteFile(h.config, []byte("on_stop = \"revert\"\n"+oneWAN), 0o644); err != nil {
+	if err := os.WriteFile(h.config, []byte("on_stop = \"revert\"\n"+withRule), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	h.start()
@@ -335,7 +338,7 @@ func TestLosesNothingInLab(t *testing.T) {
 	if !houseInLab(t) {
 		return
 	}
-	h := newHouse(t, oneWAN)
+	h := newHouse(t, withRule)
 	want := shaped(ours()...)
 	handle := func() string {
 		return sh(t, "tc qdisc show dev wan; tc qdisc show dev ifb4wan; ip -o link show ifb4wan")
@@ -528,7 +531,7 @@ func TestTwoWANsInLab(t *testing.T) {
 	}
 	sh(t, "ip link add wan2 type ifb; ip link set wan2 up")
 	t.Cleanup(func() { sh(t, "ip link del wan2") })
-	h := newHouse(t, oneWAN+"[[wan]]\ninterface = \"wan2\"\nup = \"2 Mbit/s\"\nclasses = \"off\"\n")
+	h := newHouse(t, withRule+"[[wan]]\ninterface = \"wan2\"\nup = \"2 Mbit/s\"\nclasses = \"off\"\n")
 	devices := append(ours(), "wan2")
 	want := shaped(devices...)
 	if strings.Count(want, "cake b10a:") < 3 {

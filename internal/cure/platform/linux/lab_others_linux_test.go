@@ -21,9 +21,9 @@ import (
 
 // TestMarksOfOthersInLab, on a real kernel, beside rules of others that copy a connection's
 // mark to its packets and route by it: a full tunnel as wg-quick makes it, and a second line
-// whose policy routing has no mask. The plan leaves the classes out, says beside which rule, and
-// the tunnel's packets and the second line's still come back; a plan with classes from
-// elsewhere is refused.
+// whose policy routing has no mask. The BPF program writes no mark: the tunnel's packets and
+// the second line's come back beside it. On a router that can't have it, the plan leaves the
+// classes out, says beside which rule, and one with classes from elsewhere is refused.
 func TestMarksOfOthersInLab(t *testing.T) {
 	if !routerInLab(t) {
 		return
@@ -80,19 +80,26 @@ func TestMarksOfOthersInLab(t *testing.T) {
 		return float64(came) / requests / each
 	}
 	e := &apply.Engine{Backend: &linux.Backend{Runner: here(), Exe: labtest.Unbloat()}, Runner: here(), Dir: t.TempDir(), Watchdog: quiet{}}
-	planned := func() plan.Plan {
+	planned := func(noBPF string, rules ...plan.Rule) plan.Plan {
 		t.Helper()
-		facts, err := linux.Detect(t.Context(), here(), "wan", "lan")
+		f, err := linux.Detect(t.Context(), here(), "wan", "lan")
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, facts, plan.Preferences{})
+		f.NoBPF = noBPF
+		p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, f, plan.Preferences{Classes: plan.ClassPreferences{Rules: rules}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return p
 	}
-	elsewhere := planned() // nobody sets marks yet
+	without := func() plan.Plan {
+		return planned("of a test", plan.Rule{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5004, To: 5004}}})
+	}
+	elsewhere := without() // nobody sets marks yet
+	if elsewhere.Classes == nil || elsewhere.Classes.ByBPF() {
+		t.Fatalf("without BPF a plan with a rule has the classes %+v", elsewhere.Classes)
+	}
 	sh(t, "sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.all.src_valid_mark=1 && ip link add vpn0 type dummy && ip addr add 10.99.0.2/24 dev vpn0 && ip link set vpn0 up")
 	defer sh(t, "ip link del vpn0 && sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.all.src_valid_mark=0")
 	for _, x := range []struct {
@@ -113,22 +120,27 @@ nft 'table ip v { chain a { type filter hook prerouting priority -150; iifname "
 		if part := loads(x.mark); part < 1 {
 			t.Fatalf("%s: before, %.2f of the packets came", x.name, part)
 		}
-		p := planned()
-		tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute, Hold: true})
-		if err != nil {
-			t.Fatalf("%s: %v", x.name, err)
+		for _, p := range []plan.Plan{planned(""), without()} {
+			tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute, Hold: true})
+			if err != nil {
+				t.Fatalf("%s: %v", x.name, err)
+			}
+			if part := loads(x.mark); part < 1 {
+				t.Errorf("%s: with shaping, by BPF %v, %.2f of the packets came", x.name, p.Classes.ByBPF(), part)
+			}
+			if err := tr.Revert(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			tr.Close()
 		}
-		if part := loads(x.mark); part < 1 {
-			t.Errorf("%s: with shaping, %.2f of the packets came", x.name, part)
+		if p := planned(""); !p.Classes.ByBPF() {
+			t.Errorf("%s: the program writes no mark, and the plan has no classes: %+v", x.name, p.Classes)
 		}
+		p := without()
 		why, _ := p.Why("classes")
 		if has := p.Classes != nil; has != (x.says == "") || !has && !strings.Contains(why.Why.String(), x.says) {
 			t.Errorf("%s: classes %v: %s", x.name, has, why.Why)
 		}
-		if err := tr.Revert(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		tr.Close()
 		if x.says != "" {
 			var refused *platform.PreconditionError
 			if _, err := e.Begin(t.Context(), elsewhere, apply.Options{Confirm: time.Minute, Hold: true}); !errors.As(err, &refused) || !strings.Contains(refused.What, x.says) {

@@ -102,7 +102,7 @@ func TestClassifierByBPFInLab(t *testing.T) {
 	if strings.Count(why, "voice") < 2 || strings.Contains(why, "not there") {
 		t.Errorf("why %s: %s", flow, why)
 	}
-	status := run(labtest.Unbloat(), "status", "--wan", "wan")
+	status := run(labtest.Unbloat(), "status", "--wan", "wan", "--verbose")
 	if !strings.Contains(status, host+", voice: 1 connections") || !strings.Contains(status, host+": 1 calm and 0 busy flows up (0 of these steady), 1 calm and 0 busy down (0 steady)") {
 		t.Errorf("status: %s", status)
 	}

@@ -9,7 +9,7 @@ import (
 	"unbloat/testkit/labtest"
 )
 
-// TestReplacedRuleInLab, on a real kernel: a rule of the classes is replaced,
+// TestReplacedRuleInLab, on a real kernel: a rule that names traffic is replaced,
 // moved or inserted. status says so and names the chain, applying the same plan
 // restores it, and revert removes a changed table too.
 func TestReplacedRuleInLab(t *testing.T) {
@@ -24,14 +24,16 @@ func TestReplacedRuleInLab(t *testing.T) {
 		}
 		return string(out)
 	}
-	apply := []string{labtest.Unbloat(), "apply", "--shape-down", "30mbit", "--shape-up", "5mbit", "--wan", "wan", "--lan", "lan", "--yes"}
-	handle := func(rule string) string {
+	apply := []string{labtest.Unbloat(), "apply", "--shape-down", "30mbit", "--shape-up", "5mbit", "--wan", "wan", "--lan", "lan", "--rule", "class=bulk,protocol=udp,far_port=5004", "--yes"}
+	// first is the first rule that names traffic, and its handle.
+	first := func() (rule, handle string) {
 		t.Helper()
-		m := regexp.MustCompile(regexp.QuoteMeta(rule) + ` # handle (\d+)`).FindStringSubmatch(run("nft", "-a", "list", "chain", "inet", "unbloat", "up_is_calm4"))
+		chain := run("nft", "-a", "list", "chain", "inet", "unbloat", "up_class")
+		m := regexp.MustCompile(`(?m)^\s+(.* 5004 .*) # handle (\d+)$`).FindStringSubmatch(chain)
 		if m == nil {
-			t.Fatalf("no rule %q", rule)
+			t.Fatalf("no rule names the port: %s", chain)
 		}
-		return m[1]
+		return m[1], m[2]
 	}
 	run(apply...)
 	changes := []struct {
@@ -39,13 +41,15 @@ func TestReplacedRuleInLab(t *testing.T) {
 		change func()
 	}{
 		{"replaced", func() {
-			run("nft", "replace", "rule", "inet", "unbloat", "up_is_calm4", "handle", handle("meta length <= 511 goto up_mixed4"), "meta length <= 511 goto up_bulk")
+			rule, handle := first()
+			run("nft", "replace", "rule", "inet", "unbloat", "up_class", "handle", handle, strings.Replace(rule, "5004", "5005", 1))
 		}},
 		{"moved", func() {
-			run("nft", "delete", "rule", "inet", "unbloat", "up_is_calm4", "handle", handle("meta l4proto tcp goto up_interactive"))
-			run("nft", "add", "rule", "inet", "unbloat", "up_is_calm4", "meta l4proto tcp goto up_interactive")
+			rule, handle := first()
+			run("nft", "delete", "rule", "inet", "unbloat", "up_class", "handle", handle)
+			run("nft", "add", "rule", "inet", "unbloat", "up_class", rule)
 		}},
-		{"put in", func() { run("nft", "insert", "rule", "inet", "unbloat", "up_is_calm4", "drop") }},
+		{"put in", func() { run("nft", "insert", "rule", "inet", "unbloat", "up_class", "drop") }},
 	}
 	if !labtest.Long() {
 		changes = changes[1:2] // nft lists as many rules, and the same ones
@@ -55,7 +59,7 @@ func TestReplacedRuleInLab(t *testing.T) {
 			t.Fatalf("before %s: %s", x.what, out)
 		}
 		x.change()
-		if out := run("sh", "-c", labtest.Unbloat()+" status; true"); !strings.Contains(out, "WARNING: the classes of wan") || !strings.Contains(out, "chain up_is_calm4") {
+		if out := run("sh", "-c", labtest.Unbloat()+" status; true"); !strings.Contains(out, "WARNING: the classes of wan") || !strings.Contains(out, "chain up_class") {
 			t.Errorf("%s: status does not say it: %s", x.what, out)
 		}
 		run(apply...)
@@ -63,7 +67,7 @@ func TestReplacedRuleInLab(t *testing.T) {
 			t.Errorf("%s: applied again, and there is something left to do:\n%s", x.what, out)
 		}
 	}
-	run("nft", "insert", "rule", "inet", "unbloat", "up_is_calm4", "drop")
+	run("nft", "insert", "rule", "inet", "unbloat", "up_class", "drop")
 	t.Log(run(labtest.Unbloat(), "revert"))
 	if exec.Command("nft", "list", "table", "inet", "unbloat").Run() == nil {
 		t.Error("the table is still there")

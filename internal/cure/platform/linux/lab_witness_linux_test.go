@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"unbloat/internal/cure/platform"
 	"unbloat/internal/cure/platform/linux"
 	"unbloat/lab"
+	"unbloat/testkit/labtest"
 	"unbloat/unit"
 )
 
@@ -40,6 +43,7 @@ func TestConnectionsGoOnInLab(t *testing.T) {
 	if !routerInLab(t) {
 		return
 	}
+	t.Setenv("PATH", filepath.Dir(labtest.Unbloat())+":"+os.Getenv("PATH")) // a breaker is not Local: it calls unbloat by its name
 	sh(t, "nft 'table ip home { chain out { type nat hook postrouting priority 100; oifname \"wan\" masquerade; }; }'")
 	servers := []string{lab.ServerAddr, "10.3.0.7"}
 	within(t, lab.NodeServer, func() { sh(t, "ip addr add "+servers[1]+"/24 dev eth0") })
@@ -94,8 +98,8 @@ func TestConnectionsGoOnInLab(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &breaker{t: t, breaks: x.breaks}
-		e := &apply.Engine{Backend: &linux.Backend{Runner: r}, Runner: r, Dir: t.TempDir(), Watchdog: quiet{}}
+		r := &breaker{Local: here(), t: t, breaks: x.breaks}
+		e := &apply.Engine{Backend: &linux.Backend{Runner: r, Exe: r.Self}, Runner: r, Dir: t.TempDir(), Watchdog: quiet{}}
 		begun := time.Now()
 		tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Second, Hold: true})
 		t.Logf("%s: %v after %v", x.name, err, time.Since(begun))
