@@ -97,8 +97,9 @@ func accuracy(t *testing.T, down, up unit.Rate) {
 		rank := func(q float64) float64 { return seen[int(math.Ceil(q*float64(len(seen))))-1] - longer }
 		l := p.Latency.RTTMs
 		t.Logf("%s: p50 %.2f against %.2f, p95 %.2f against %.2f ms, %.3f and %.3f Mbit/s", p.Name, l.P50, rank(0.5), l.P95, rank(0.95), p.GoodputDownBps/1e6, p.GoodputUpBps/1e6)
-		if math.Abs(l.P50-rank(0.5)) > 1 {
-			t.Errorf("%s: p50 %.2f ms, irtt saw %.2f", p.Name, l.P50, rank(0.5))
+		// Both take samples of a queue that swings: of 500, the median's rank is known to 2.5 %.
+		if l.P50 < rank(0.475)-1 || l.P50 > rank(0.525)+1 {
+			t.Errorf("%s: p50 %.2f ms, irtt saw %.2f (%.2f to %.2f)", p.Name, l.P50, rank(0.5), rank(0.475), rank(0.525))
 		}
 		if math.Abs(l.P95-rank(0.95)) > max(2, 0.03*rank(0.95)) {
 			t.Errorf("%s: p95 %.2f ms, irtt saw %.2f", p.Name, l.P95, rank(0.95))
