@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -150,72 +149,74 @@ func learnedNumber(fields []string, i int, most float64) (float64, error) {
 	return float64(v), err
 }
 
+// lessons are what is learnt of the line while it is followed.
+type lessons struct {
+	learned *Learned     // nil: nothing is learnt
+	monday  unit.Instant // at which a Monday began; if wall
+	wall    bool
+	at      unit.Instant // the last time that something was learnt
+	proven  [2]float64   // bit/s; what the line was seen to carry since; 0: nothing
+	n       uint64
+}
+
 // Wall says what the clock on the wall shows: monday is an Instant at which a Monday
 // began there. It is to be called again when that clock is set, and at least once a day.
 // Until it is called nothing is learnt, and Starlink's seconds are found by what is seen.
-func (c *Controller) Wall(monday unit.Instant) { c.monday, c.wall = monday, true }
+func (c *Controller) Wall(monday unit.Instant) { c.lessons.monday, c.lessons.wall = monday, true }
 
 // hour returns the hour of the week; ok is false if the time is not known.
-func (c *Controller) hour(now unit.Instant) (hour int, ok bool) {
+func (l *lessons) hour(now unit.Instant) (hour int, ok bool) {
 	const week = hoursOfWeek * time.Hour
-	into := now.Sub(c.monday) % week
+	into := now.Sub(l.monday) % week
 	if into < 0 {
 		into += week
 	}
-	return int(into / time.Hour), c.wall && c.p.Learned != nil
+	return int(into / time.Hour), l.wall && l.learned != nil
 }
 
 // study learns what the line carried in the last minute.
-func (c *Controller) study(now unit.Instant) {
-	if now.Sub(c.studied) < learnEvery {
+func (l *lessons) study(now unit.Instant, ways *[2]way) {
+	if now.Sub(l.at) < learnEvery {
 		return
 	}
-	c.studied = now
-	hour, ok := c.hour(now)
-	for d := Down; d <= Up; d++ {
-		w := &c.ways[d]
-		if ok && w.proven > 0 {
-			c.p.Learned.observe(hour, d, w.clamp(w.proven))
-			c.learned++
+	l.at = now
+	hour, ok := l.hour(now)
+	for d, proven := range l.proven {
+		if ok && proven > 0 {
+			l.learned.observe(hour, Direction(d), ways[d].policy.clamp(proven))
+			l.n++
 		}
-		w.proven = 0
 	}
+	l.proven = [2]float64{}
 }
 
 // prove notes what the line has been seen to carry: without a queue while the shaper
 // was full, or what it served its queue with.
-func (w *way) prove(now unit.Instant) {
+func (l *lessons) prove(now unit.Instant, w *way) {
+	proven := &l.proven[w.is]
 	switch {
-	case w.capacity > 0 && now.Sub(w.measured) < learnEvery/2:
-		w.proven = below * w.capacity
-	case w.full && w.delay == 0:
-		w.proven = max(w.proven, w.rate)
+	case w.capacity.mean > 0 && now.Sub(w.capacity.at) < learnEvery/2:
+		*proven = below * w.capacity.mean
+	case w.load.full && w.queue.delay == 0:
+		*proven = max(*proven, w.policy.rate)
 	}
 }
 
-// learntLow returns the rate that nearly always fits at this time; 0: not known.
-func (c *Controller) learntLow(w *way, now unit.Instant) float64 {
-	hour, ok := c.hour(now)
-	if !ok {
-		return 0
-	}
-	if low, _, ok := c.p.Learned.at(hour, w.is); ok {
-		return w.clamp(low)
-	}
-	return 0
-}
-
-// learntUsual returns the rate that usually fits at this time, or the one of the
-// configuration.
-func (c *Controller) learntUsual(w *way, now unit.Instant) float64 {
-	if hour, ok := c.hour(now); ok {
-		if _, usual, ok := c.p.Learned.at(hour, w.is); ok {
-			return w.clamp(usual)
+// rates returns what nearly always fits at this time and what usually does: as learnt, or
+// as measured and as configured.
+func (l *lessons) rates(now unit.Instant, w *way) (low, usual float64) {
+	if hour, ok := l.hour(now); ok {
+		if low, usual, ok = l.learned.at(hour, w.is); ok {
+			return w.policy.clamp(low), w.policy.clamp(usual)
 		}
 	}
-	return math.Round(float64(w.Usual))
+	low, usual = float64(w.policy.Usual), float64(w.policy.Usual)
+	if w.capacity.low > 0 {
+		low = below * w.capacity.low
+	}
+	return low, usual
 }
 
 // Learned returns how many minutes of a direction have been learnt from since New.
 // While it stays the same Params.Learned does.
-func (c *Controller) Learned() uint64 { return c.learned }
+func (c *Controller) Learned() uint64 { return c.lessons.n }

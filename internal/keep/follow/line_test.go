@@ -78,23 +78,34 @@ func (f *fluid) run(d time.Duration) {
 				kept = append(kept, a)
 				continue
 			}
+			if hook != nil {
+				hook.delay(a)
+			}
 			f.c.Delay(a)
 		}
 		f.waiting = kept
 		if f.now < f.next {
 			continue
 		}
-		f.c.Count(Counters{At: f.now, Way: [2]Count{
+		k := Counters{At: f.now, Way: [2]Count{
 			{Bytes: unit.Size(f.bytes[Down]), Backlog: unit.Size(f.backlog[Down] / 8)},
 			{Bytes: unit.Size(f.bytes[Up]), Backlog: unit.Size(f.backlog[Up] / 8)},
-		}})
+		}}
+		f.c.Count(k)
 		f.last = f.c.Step(f.now)
+		if hook != nil {
+			hook.count(k)
+			hook.step(f.now, f.last)
+		}
 		f.next = f.last.Next
 		if f.last.Change[Down] || f.last.Change[Up] {
 			f.changes = append(f.changes, f.last)
 		}
 		for {
 			i, ok := f.c.Ask(f.now)
+			if hook != nil {
+				hook.ask(f.now)
+			}
 			if !ok {
 				break
 			}
@@ -112,3 +123,13 @@ func (f *fluid) run(d time.Duration) {
 func (f *fluid) delay() time.Duration {
 	return time.Duration((f.queue[Down]/f.capacity[Down] + f.queue[Up]/f.capacity[Up]) * 1e9)
 }
+
+// shadow sees all that a controller of a fluid is given.
+type shadow struct {
+	ask   func(unit.Instant)
+	delay func(Delay)
+	count func(Counters)
+	step  func(unit.Instant, Decision)
+}
+
+var hook *shadow

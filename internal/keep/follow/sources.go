@@ -74,6 +74,14 @@ type sample struct {
 	way      [2]time.Duration // by Direction
 }
 
+// added returns a sample's delay in one direction; a round trip counts for both.
+func added(x sample, d Direction) time.Duration {
+	if x.oneWay {
+		return x.way[d]
+	}
+	return x.rtt
+}
+
 // sources are all sources, and the samples of the last moments.
 type sources struct {
 	reflectors int
@@ -215,6 +223,30 @@ func (s *sources) alive() int {
 		}
 	}
 	return n
+}
+
+// waiting says whether a probe to a reflector that is alive waits for longer than a time.
+func (s *sources) waiting(now unit.Instant, most time.Duration) bool {
+	for i := range s.reflectors {
+		if f := &s.all[i]; f.asked != never && !f.dead && now.Sub(f.asked) > most {
+			return true
+		}
+	}
+	return false
+}
+
+// rtt returns the least round trip of the sources lately; 0: not known.
+func (s *sources) rtt() time.Duration {
+	least := time.Duration(math.MaxInt64)
+	for i := range s.all {
+		if f := &s.all[i]; f.used && !f.dead && f.heard != never {
+			least = min(least, f.base())
+		}
+	}
+	if least == math.MaxInt64 {
+		return 0
+	}
+	return least
 }
 
 // expire counts probes without an answer.

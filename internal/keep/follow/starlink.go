@@ -84,8 +84,8 @@ func place(at unit.Instant) time.Duration {
 func (c *Controller) quiet(at unit.Instant) bool {
 	middle := c.starlink.at
 	switch {
-	case c.p.Starlink && c.wall:
-		middle = place(c.monday.Add(starlinkAt)) // days and hours are multiples of 15 s
+	case c.p.Starlink && c.lessons.wall:
+		middle = place(c.lessons.monday.Add(starlinkAt)) // days and hours are multiples of 15 s
 	case !c.starlink.seen:
 		return false
 	}

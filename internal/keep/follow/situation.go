@@ -1,0 +1,166 @@
+package follow
+
+import (
+	"math"
+	"time"
+
+	"unbloat/unit"
+)
+
+// A Kind names the situation of a direction. The policy has a row or more for each.
+type Kind uint8
+
+// Kinds of situations, in the order in which they are looked for.
+const (
+	IsOutage    Kind = iota + 1 // outage: nothing arrives
+	IsBack                      // something arrives again
+	IsIdle                      // idle: no load for long
+	IsBlind                     // blind: nobody tells the delay
+	IsShaped                    // the delay is long, but the shaper is what limits: it is no queue
+	IsMistaken                  // the way up was cut for a delay that is the way down's
+	IsFloor                     // floor: a cut has not shortened the delay, which is the line's own
+	IsQueueing                  // the line queues
+	IsDraining                  // draining: there is a cut, and the queue has become short
+	IsUnclear                   // there is a cut, and the other direction may have the queue
+	IsDrained                   // there is a cut, and the queue is gone
+	IsRefilling                 // the line begins to queue at the rate at which it did before
+	IsRoom                      // the shaper is full and the line does not queue
+	IsCalm                      // nothing of these
+)
+
+// String names the kind in a word.
+func (k Kind) String() string {
+	return [...]string{"", "outage", "back", "idle", "blind", "shaped", "mistaken", "floor", "queueing", "draining", "unclear", "drained", "refilling", "room", "calm"}[k]
+}
+
+// A Situation is one direction at one instant, with the figures that say so. It is all
+// that the policy knows of the line.
+type Situation struct {
+	Is        Kind
+	Direction Direction
+	At        unit.Instant
+	Carried   float64       // bit/s, over the last 200 ms
+	Capacity  float64       // bit/s, measured at this instant; 0: it can't be
+	Believed  float64       // bit/s, the mean of the last measurements; 0: none yet
+	Low       float64       // bit/s, what it nearly always has; 0: not known
+	Usual     float64       // bit/s, what it usually has at this hour, or the configuration says
+	Raw       time.Duration // the delay, with the line's own
+	Own       time.Duration // the line's own, which it adds under any load
+	Delay     time.Duration // without: of the queue
+	Threshold time.Duration // beyond it a delay counts as a queue
+	OneWay    bool          // the probes tell the ways apart
+	Limits    bool          // the line passes on less than is sent: it is what limits
+	RTT       time.Duration // the least round trip
+	Asked     unit.Instant  // when the oldest of the probes was sent that tell the delay
+	Unseen    time.Duration // for how long nobody has told the delay
+	Busy      bool
+}
+
+// situation finds out which one it is. cut is what is being done about a queue.
+func (c *Controller) situation(w *way, now unit.Instant, v vote, theta time.Duration, mistaken bool) Situation {
+	capacity, known := w.capacity.measure(&c.counters, w.is, w.policy.Bounds, now)
+	q, l, cut, rate := &w.queue, &w.load, &w.policy.cut, w.policy.rate
+	low, usual := c.lessons.rates(now, w)
+	s := Situation{
+		Direction: w.is, At: now, Carried: l.carried, Believed: w.capacity.mean, Low: low, Usual: usual,
+		Raw: q.raw, Own: q.own.delay, Delay: q.delay, Threshold: theta, OneWay: v.oneWay, RTT: c.rtt, Asked: v.oldest, Unseen: now.Sub(c.heard), Busy: l.busy,
+	}
+	if known {
+		s.Capacity = capacity
+		// Of round trips the way up is known less well.
+		s.Limits = w.is == Down && capacity < (1-near)*rate || w.is == Up && v.oneWay && capacity < (1-near)*l.carried
+	}
+	if q.delay < theta {
+		w.over = 0
+	}
+	out, back := c.outage(w, now)
+	long := q.delay > theta
+	switch {
+	case out:
+		s.Is = IsOutage
+	case back:
+		s.Is = IsBack
+	case !l.lately && now.Sub(l.at) > idleAfter:
+		s.Is = IsIdle
+	case !v.known:
+		s.Is = IsBlind
+	case mistaken && w.is == Up:
+		s.Is, s.Capacity = IsMistaken, c.suspicion.capacity
+	case long && !cut.on && w.is == Down && l.holds && w.flat():
+		s.Is = IsShaped
+	case long && (l.lately || cut.on):
+		s.Is = IsQueueing
+		if c.unhelped(w, &s, now) {
+			s.Is = IsFloor
+		}
+	case cut.on && q.delay > theta/2:
+		s.Is = IsDraining
+	case cut.on && q.doubt > theta:
+		s.Is = IsUnclear
+	case cut.on:
+		s.Is = IsDrained
+	case known && q.delay > theta/3 && rate > capacity && w.policy.past.failed > 0 && math.Abs(capacity-w.policy.past.failed) < near*w.policy.past.failed:
+		s.Is = IsRefilling // no need to wait until the queue is long
+	case l.full && q.doubt < max(theta/3, c.still(w, v)):
+		s.Is = IsRoom
+	default:
+		s.Is = IsCalm
+	}
+	return s
+}
+
+// flat says whether the delay has hardly grown since it became long.
+func (w *way) flat() bool {
+	if w.over == 0 {
+		w.over = w.queue.raw
+	}
+	return !grown(w.queue.raw, w.over, 4)
+}
+
+// grown says whether a delay has grown, by a share of what it was and 5 ms at least.
+func grown(is, was, share time.Duration) bool { return is >= was+max(was/share, growth) }
+
+// unhelped says whether the delay is as it was, though the cut should have ended it. Then
+// it is the line's own.
+func (c *Controller) unhelped(w *way, s *Situation, now unit.Instant) bool {
+	cut, delay := &w.policy.cut, s.Raw-s.Own
+	return cut.on && s.Asked >= cut.judge && !s.Limits && (s.OneWay || !c.ways[1-w.is].load.lately) &&
+		!(s.Capacity == 0 && cut.waits(s)) &&
+		delay >= cut.delay*6/10 && delay <= cut.delay*13/10 && s.Raw <= ownMost && now >= w.queue.own.none
+}
+
+// outage says whether nothing arrives, or something does again. It is told of the way up,
+// which would fill the modem meanwhile.
+func (c *Controller) outage(w *way, now unit.Instant) (out, back bool) {
+	if w.is != Up {
+		return false, false
+	}
+	silent := now.Sub(c.arrived)
+	if silent > outageAfter+2*c.rtt && c.sources.waiting(now, outageAfter+2*c.rtt) && now.Sub(w.load.at) < moment {
+		w.out = true
+		return true, false
+	}
+	if w.out && silent < outageAfter {
+		w.out = false
+		return false, true
+	}
+	return w.out, false
+}
+
+// threshold returns the added delay that counts as a queue: a full packet of the
+// slower direction takes its time anyway.
+func (c *Controller) threshold() time.Duration {
+	slow := min(c.ways[Down].policy.rate, c.ways[Up].policy.rate)
+	return max(c.p.Threshold, min(time.Duration(3*c.sources.spread), spreadMost)) + time.Duration(float64(c.p.Packet)*8e9/max(slow, 1))
+}
+
+// still returns the added delay up to which nothing waits on the line. At low rates a
+// probe waits in the shaper itself, while full packets are sent.
+func (c *Controller) still(w *way, v vote) time.Duration {
+	packets := 1.5 * float64(c.p.Packet) * 8
+	wait := packets / max(w.policy.rate, 1)
+	if !v.oneWay {
+		wait += packets / max(c.ways[1-w.is].policy.rate, 1)
+	}
+	return max(time.Duration(wait*1e9)-c.p.Threshold, 0) + c.p.Threshold/3
+}
