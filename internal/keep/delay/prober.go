@@ -66,12 +66,17 @@ type pending struct {
 	target int
 	seq    uint16
 	kind   Kind
+	late   bool // counted as lost, though it may still come
 }
 
 const (
-	outstanding = 256 // a power of two
-	// answerTime is how long an answer may take.
-	answerTime = 10 * time.Second
+	// answerTime is how long an answer may take: a queue of a slow line has been seen to
+	// last for 20 s, and longer than a minute no controller looks back.
+	answerTime = time.Minute
+	// lateTime is after how long it counts as lost, when it is asked whether stamps are blocked.
+	lateTime = 10 * time.Second
+	// outstanding is how many may wait: with a queue there is one each 60 ms. A power of two.
+	outstanding = 1024
 	// stampTries is how many requests for stamps go unanswered, while echoes that were
 	// sent after them are answered, before echoes take their place; stampsAgain is for
 	// how long.
@@ -228,12 +233,21 @@ func (p *Prober) lose(w *pending) {
 	if w.sent == 0 {
 		return
 	}
+	p.miss(w)
+	p.free(w)
+}
+
+// miss counts an answer that is late.
+func (p *Prober) miss(w *pending) {
+	if w.late {
+		return
+	}
 	t := &p.targets[w.target]
+	w.late = true
 	t.lost++
 	if w.kind == Stamp && t.stamps == stampsAnswered && t.lost >= stampsLost {
 		t.stamps, t.tries = stampsUnknown, 0
 	}
-	p.free(w)
 }
 
 // Expire gives up the probes whose answers are overdue. It is to be called now and then.
@@ -242,8 +256,12 @@ func (p *Prober) Expire(now unit.Instant) {
 		return
 	}
 	for i := range p.wait {
-		if w := &p.wait[i]; w.sent != 0 && now.Sub(w.sent) > answerTime {
+		switch w := &p.wait[i]; {
+		case w.sent == 0:
+		case now.Sub(w.sent) > answerTime:
 			p.lose(w)
+		case now.Sub(w.sent) > lateTime:
+			p.miss(w)
 		}
 	}
 }

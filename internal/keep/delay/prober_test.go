@@ -425,3 +425,36 @@ func BenchmarkAnswer(b *testing.B) {
 		p.ICMP(now.Add(ms), host.addr, answer)
 	}
 }
+
+// A queue of a slow line may be longer than half a minute, and meanwhile probes go on as
+// often as with a queue they do: every answer is heard.
+func TestAnswersOfALongQueue(t *testing.T) {
+	const apart, queue = 60 * time.Millisecond, 50 * time.Second
+	r := reflector{addr: netip.MustParseAddr("192.0.2.1"), stamps: true}
+	p := NewProber([]Target{{Addr: r.addr, Operator: "a", Kind: Echo}}, 7, 9)
+	p.targets[0].stamps, p.targets[0].refused = stampsRefused, unit.Instant(time.Hour) // echoes
+	type answer struct {
+		at   unit.Instant
+		data []byte
+	}
+	var under []answer
+	asked, heard := 0, 0
+	now := unit.Instant(time.Hour)
+	for end := now.Add(2 * time.Minute); now < end; now = now.Add(apart) {
+		for len(under) > 0 && under[0].at <= now {
+			if s, ok := p.ICMP(under[0].at, r.addr, under[0].data); ok && s.RTT == queue {
+				heard++
+			}
+			under = under[1:]
+		}
+		p.Expire(now)
+		if out, ok := p.Ask(now, 0); ok {
+			asked++
+			_, data := r.answer(out, now.Add(queue/2))
+			under = append(under, answer{now.Add(queue), slices.Clone(data)})
+		}
+	}
+	if asked-heard != len(under) || heard < 1000 {
+		t.Errorf("of %d probes %d were heard, %d are under way", asked, heard, len(under))
+	}
+}
