@@ -791,6 +791,7 @@ func TestNoJumpWhenAllGo(t *testing.T) {
 		if f.c, err = New(p, 0); err != nil {
 			t.Fatal(err)
 		}
+		f.drive = f.c
 		for d := range f.last.Rate {
 			f.last.Rate[d] = p.Rates[d].Usual
 		}

@@ -39,7 +39,6 @@ const (
 	outageShare   = .1
 	outageAgain   = 5 * time.Second
 	blindAfter    = time.Second
-	blindMost     = .9
 	blindHold     = 30 * time.Second
 	glideIn       = 30 * time.Second
 	idleAfter     = 10 * time.Second

@@ -11,6 +11,7 @@ import (
 // is beyond the line's rate waits in front of it, and reflectors answer.
 type fluid struct {
 	c        *Controller
+	drive    Decider // c, or what stands before it
 	now      unit.Instant
 	capacity [2]float64 // bit/s
 	load     [2]float64 // bit/s that the home wants
@@ -44,7 +45,7 @@ func newFluid(t testing.TB, p Params) *fluid {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fluid{c: c, capacity: [2]float64{50e6, 10e6}, base: 30 * time.Millisecond, oneWay: true}
+	f := &fluid{c: c, drive: c, capacity: [2]float64{50e6, 10e6}, base: 30 * time.Millisecond, oneWay: true}
 	for d := range f.last.Rate {
 		f.last.Rate[d] = p.Rates[d].Usual
 	}
@@ -78,10 +79,7 @@ func (f *fluid) run(d time.Duration) {
 				kept = append(kept, a)
 				continue
 			}
-			if hook != nil {
-				hook.delay(a)
-			}
-			f.c.Delay(a)
+			f.drive.Delay(a)
 		}
 		f.waiting = kept
 		if f.now < f.next {
@@ -91,21 +89,14 @@ func (f *fluid) run(d time.Duration) {
 			{Bytes: unit.Size(f.bytes[Down]), Backlog: unit.Size(f.backlog[Down] / 8)},
 			{Bytes: unit.Size(f.bytes[Up]), Backlog: unit.Size(f.backlog[Up] / 8)},
 		}}
-		f.c.Count(k)
-		f.last = f.c.Step(f.now)
-		if hook != nil {
-			hook.count(k)
-			hook.step(f.now, f.last)
-		}
+		f.drive.Count(k)
+		f.last = f.drive.Step(f.now)
 		f.next = f.last.Next
 		if f.last.Change[Down] || f.last.Change[Up] {
 			f.changes = append(f.changes, f.last)
 		}
 		for {
-			i, ok := f.c.Ask(f.now)
-			if hook != nil {
-				hook.ask(f.now)
-			}
+			i, ok := f.drive.Ask(f.now)
 			if !ok {
 				break
 			}
@@ -123,13 +114,3 @@ func (f *fluid) run(d time.Duration) {
 func (f *fluid) delay() time.Duration {
 	return time.Duration((f.queue[Down]/f.capacity[Down] + f.queue[Up]/f.capacity[Up]) * 1e9)
 }
-
-// shadow sees all that a controller of a fluid is given.
-type shadow struct {
-	ask   func(unit.Instant)
-	delay func(Delay)
-	count func(Counters)
-	step  func(unit.Instant, Decision)
-}
-
-var hook *shadow

@@ -214,9 +214,12 @@ func (p *policy) hold(s *Situation) (float64, Cause) {
 		if p.why.Cause == Blind {
 			break
 		}
-		next := p.target
-		if s.Believed > 0 {
-			next = min(p.rate, max(below*s.Believed, blindMost*p.rate))
+		next := p.rate
+		switch {
+		case p.cut.on: // its queue drains unseen
+			next = max(next, min(p.cut.from, below*p.cut.capacity))
+		case math.Abs(s.Believed-p.rate) < steadyBand*p.rate:
+			next = min(next, below*s.Believed)
 		}
 		p.cut, p.rises = cut{}, 0
 		return next, Blind

@@ -88,6 +88,9 @@ func (c *Controller) situation(w *way, now unit.Instant, v vote, theta time.Dura
 		s.Is, s.Capacity = IsMistaken, c.suspicion.capacity
 	case long && !cut.on && w.is == Down && l.holds && w.flat():
 		s.Is = IsShaped
+		if known && leastDown*capacity > rate {
+			s.Is = IsDraining // an old queue arrives, and even with it there is more to carry
+		}
 	case long && (l.lately || cut.on):
 		s.Is = IsQueueing
 		if c.unhelped(w, &s, now) {
