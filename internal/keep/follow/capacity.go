@@ -11,6 +11,10 @@ import (
 // sent between two probes came out between their ends, and that is the line's rate. Nothing
 // is known of a line that does not queue, but that it carries what it carries.
 
+// markSpan is the time between two marks, if there are two so far apart: at 1 Mbit/s ten
+// full packets. From less than half of it nothing is told.
+const markSpan = 120 * time.Millisecond
+
 // mark is a probe that went through the line's queue.
 type mark struct {
 	enter, exit unit.Instant

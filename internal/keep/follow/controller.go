@@ -7,6 +7,11 @@ import (
 	"unbloat/unit"
 )
 
+const (
+	stepBusy = DefaultEvery    // between two steps with load
+	alertFor = 3 * time.Second // after a queue probes are twice as frequent: until it is gone, and has not come again
+)
+
 // A Controller follows one line. It is not safe for concurrent use.
 type Controller struct {
 	p         Params
@@ -51,7 +56,7 @@ func New(p Params, now unit.Instant) (*Controller, error) {
 		w, usual := &c.ways[d], float64(p.Rates[d].Usual)
 		w.is = Direction(d)
 		w.load.at = now
-		w.policy = policy{Bounds: p.Rates[d], rate: usual, target: usual, changed: now, moved: now, past: past{since: now, holds: holdsFirst.Seconds(), share: dipBack}}
+		w.policy = policy{Bounds: p.Rates[d], rate: usual, target: usual, changed: now, moved: now, past: past{since: now, holds: 2 * restless, share: guess}}
 		w.policy.say(&Situation{At: now, Direction: w.is}, Started)
 	}
 	return c, nil
@@ -60,7 +65,7 @@ func New(p Params, now unit.Instant) (*Controller, error) {
 // Ask returns the reflector to which a probe is to be sent now; ok is false while none
 // is due. The caller sends it at once.
 func (c *Controller) Ask(now unit.Instant) (reflector int, ok bool) {
-	resort := now.Sub(c.others) >= blindAfter && (!c.asleep(now) || c.sources.deadButLast())
+	resort := now.Sub(c.others) >= answerWithin && (!c.asleep(now) || c.sources.deadButLast())
 	return c.sources.ask(now, c.every(now), resort)
 }
 
@@ -98,13 +103,13 @@ func (c *Controller) Delay(d Delay) {
 	if !c.sources.all[x.source].last {
 		c.others = max(c.others, d.At)
 	}
-	if d.Passive && d.At.Sub(c.reflected) < blindAfter {
+	if d.Passive && d.At.Sub(c.reflected) < answerWithin {
 		return
 	}
 	if !d.Passive {
 		c.reflected = d.At
 	}
-	down, up := added(x, Down) > markQueued, added(x, Up) > markQueued
+	down, up := added(x, Down) > growth, added(x, Up) > growth
 	if !x.oneWay {
 		blamed := c.suspicion.starved || !c.ways[Up].load.lately
 		down, up = down && blamed, up && !blamed
@@ -126,7 +131,7 @@ func (c *Controller) Count(k Counters) {
 
 // Applied says what rate the shaper of a direction really has. Without it the
 // controller goes on from the rate that it has asked for. Routers round rates, so a
-// difference of a percent is taken over without a word.
+// difference of some percent is taken over without a word.
 func (c *Controller) Applied(now unit.Instant, d Direction, rate unit.Rate) {
 	if rate <= 0 {
 		return
@@ -134,7 +139,7 @@ func (c *Controller) Applied(now unit.Instant, d Direction, rate unit.Rate) {
 	p := &c.ways[d].policy
 	off := math.Abs(float64(rate) - p.rate)
 	p.rate = float64(rate)
-	if off <= rounded*p.rate {
+	if off <= near*p.rate {
 		return
 	}
 	p.target, p.changed, p.moved = p.clamp(p.rate), now, now
@@ -177,7 +182,7 @@ func (c *Controller) Step(now unit.Instant) Decision {
 	c.sources.expire(now, 3*c.rtt+answerWithin)
 	mistaken := c.part(now, v)
 
-	out := Decision{Next: now.Add(stepIdle)}
+	out := Decision{Next: now.Add(window)}
 	if !c.asleep(now) {
 		out.Next = now.Add(stepBusy)
 	}

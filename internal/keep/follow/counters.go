@@ -9,8 +9,19 @@ import (
 // Estimator: what is carried. The interface's counters, kept for a few seconds, say what a
 // direction carries, whether the shaper holds packets back, and so whether there is load.
 
-// counted is how many readings are kept: at 50 ms three seconds.
-const counted = 64
+const (
+	counted = 64 // readings that are kept: at 50 ms three seconds, in which probes come back
+
+	// window is the time over which rates are averaged, and in which what was changed
+	// shows in them: four readings, and the packets of a round trip.
+	window = 200 * time.Millisecond
+	// moment is how long what was done may still show in delays: longer than a queue takes
+	// to drain, and the news of it to arrive.
+	moment = 2 * time.Second
+
+	busyShare = 0.5 // of the rate: there is load, and a queue can be of this direction
+	fullShare = 0.8 // of the rate: the load would take more
+)
 
 // counters are the last readings.
 type counters struct {
@@ -109,7 +120,7 @@ type load struct {
 // look reads the counters of a direction whose shaper has a rate. queues says that its
 // delay was long: while the line queues there is load, however little it carries.
 func (l *load) look(now unit.Instant, h *counters, d Direction, rate float64, packet unit.Size, queues bool) {
-	bps, ok := h.carried(d, ratesOver)
+	bps, ok := h.carried(d, window)
 	least, _, _ := h.backlog(d, stepBusy)
 	l.carried, l.holds = bps, least >= 2*packet
 	l.busy = ok && (bps >= busyShare*rate || l.holds)

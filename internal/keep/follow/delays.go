@@ -10,6 +10,12 @@ import (
 // take. Probes that tell the ways apart say in which direction; of round trips it is found
 // by what is carried. What the line adds under any load is its own, and no queue.
 
+const (
+	growth   = 3 * time.Millisecond    // by which a delay differs that is the same
+	ownMost  = 120 * time.Millisecond  // more than any radio's own is a queue, whatever it looks like
+	clearFor = 1500 * time.Millisecond // the way up is not suspected again, longer than the way down takes to show it
+)
+
 // queue is the delay of one direction.
 type queue struct {
 	raw   time.Duration // with the line's own
@@ -39,7 +45,7 @@ func (o *own) look(now unit.Instant, raw time.Duration, heard unit.Instant, rate
 	case raw < o.delay-threshold/2:
 		o.delay -= (o.delay - raw) / 4
 	case now.Sub(o.at) < moment && heard > o.at && rate <= o.rate && raw > o.delay+threshold:
-		o.delay, o.none = 0, now.Add(ownAgain)
+		o.delay, o.none = 0, now.Add(patience)
 	}
 }
 
@@ -66,7 +72,7 @@ func (c *Controller) part(now unit.Instant, v vote) (wronged bool) {
 	down, up, s := &c.ways[Down], &c.ways[Up], &c.suspicion
 	s.starved = c.starved()
 	wronged = c.try(now, v)
-	_, most, _ := c.counters.backlog(Down, openFor)
+	_, most, _ := c.counters.backlog(Down, window)
 	open := down.load.lately && most < 2*c.p.Packet // the shaper is not what limits
 	s.down = down.load.lately && (s.starved || !up.load.lately || open || now < s.cleared)
 	if cut := &up.policy.cut; v.known && !v.oneWay && !s.down && !wronged && cut.on && now.Sub(cut.began) > moment && down.load.carried > down.policy.rate/20 {
@@ -94,7 +100,7 @@ func (c *Controller) part(now unit.Instant, v vote) (wronged bool) {
 			sent := c.counters.bits(Up, v.newest.sent, now)
 			share[d] = max(share[d]+min(time.Duration(sent/w.capacity.mean*1e9)-now.Sub(v.newest.sent), 0), 0)
 		}
-		if q.own.delay > 0 && now.Sub(q.own.at) > ownFor {
+		if q.own.delay > 0 && now.Sub(q.own.at) > 2*baseLoaded {
 			q.own.delay = 0
 		}
 		if q.own.delay > 0 && v.known && (w.load.busy || w.policy.cut.on) {
@@ -113,9 +119,8 @@ func (c *Controller) part(now unit.Instant, v vote) (wronged bool) {
 // line is what limits it.
 func (c *Controller) starved() bool {
 	w := &c.ways[Down]
-	bps, ok := c.counters.carried(Down, starvedFor)
-	least, _, _ := c.counters.backlog(Down, 0)
-	return ok && w.load.lately && bps < 0.9*w.policy.rate && least < c.p.Packet
+	waits, _, _ := c.counters.backlog(Down, 0)
+	return w.load.lately && w.load.carried < 0.9*w.policy.rate && waits < c.p.Packet
 }
 
 // try finds out whether the way up was blamed wrongly for the delay of round trips: it

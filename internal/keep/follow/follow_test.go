@@ -716,9 +716,9 @@ func TestLearntRatesAreUsed(t *testing.T) {
 	f.greedy()
 	f.run(30 * time.Second)
 	f.answer = func(unit.Instant, int, *Delay) bool { return false }
-	f.run(blindHold - time.Second)
+	f.run(patience - time.Second)
 	before := f.last.Rate
-	f.run(glideIn + 5*time.Second)
+	f.run(patience + 5*time.Second)
 	for d := Down; d <= Up; d++ {
 		low, _, _ := l.at(0, d)
 		if r := float64(f.last.Rate[d]); math.Abs(r-low) > 0.05*low || float64(before[d]) < 1.5*low {

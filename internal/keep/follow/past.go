@@ -7,6 +7,16 @@ import (
 	"unbloat/unit"
 )
 
+// What it goes by; as those of the policy.
+const (
+	another   = 0.15                   // share by which the capacity of a line that has changed differs at least
+	holdsMost = 100 * time.Minute      // that are remembered; so what failed is left alone for a quarter of an hour
+	restless  = 10.0                   // s; a line that holds its capacity for less has dips upwards too
+	retryIn   = 0.15                   // of the time for which the line holds its capacity: then what failed is tried again
+	riseSoon  = 0.06                   // s; the first rise is so much of the rate, by the time for which it holds
+	dipMost   = 300 * time.Millisecond // a longer queue is of a line that fell
+)
+
 // past is what became of earlier rates: what was carried, what was too much, how long the
 // line usually stays as it is, and how much of its rate it has again after a dip.
 type past struct {
@@ -28,9 +38,9 @@ func (p *past) queued(now unit.Instant, rate float64) {
 	switch {
 	case p.dipping == 0:
 	case now.Sub(p.dipping) < time.Second:
-		p.share = max(p.share-dipLess, dipBack)
+		p.share = max(p.share-riseBack, guess)
 	default:
-		p.share = min(p.share+dipMore, 1)
+		p.share = min(p.share+another, 1)
 	}
 	p.dipping = 0
 	p.goal = max(p.goal, rate)
@@ -43,14 +53,13 @@ func (p *past) queued(now unit.Instant, rate float64) {
 func (p *past) dip(s *Situation, c *cut) float64 {
 	lasted := s.At.Sub(c.began)
 	switch {
-	case p.goal == 0 || s.Direction == Up && !(s.OneWay && p.holds < varying):
-	case s.OneWay && lasted < dipMost:
+	case lasted >= dipMost || p.goal == 0 || s.Direction == Up && !(s.OneWay && p.holds < restless):
+		return 0
+	case s.OneWay:
 		p.dipping = s.At
 		return p.share * min(p.goal, c.from)
-	case lasted < dipUnsure:
-		return dipBack * min(p.goal, c.from)
 	}
-	return 0
+	return guess * min(p.goal, c.from)
 }
 
 // settled notes at which capacity a queue was gone.
@@ -60,23 +69,22 @@ func (p *past) settled(now unit.Instant, capacity float64) {
 		p.goal = 0
 	}
 	p.compare(now, capacity)
-	wait := retryShare * max(p.holds, now.Sub(p.since).Seconds())
-	if p.holds < volatile || p.goal > 0 {
-		wait = 0
+	p.retry = now
+	if p.goal == 0 {
+		p.retry = now.Add(time.Duration(retryIn * max(p.holds, p.held(now)) * 1e9))
 	}
-	p.retry = now.Add(min(time.Duration(wait*1e9), retryMost))
 }
 
 // carried notes what was carried without a queue.
 func (p *past) carried(now unit.Instant, bps float64) {
 	p.safe = max(bps, 0)
-	if p.level > 0 && bps > (1+steadyBand)*p.level {
+	if p.level > 0 && bps > (1+another)*p.level {
 		p.compare(now, bps)
 	}
 }
 
 func (p *past) same(capacity float64) bool {
-	return p.level > 0 && math.Abs(capacity-p.level) < steadyBand*p.level
+	return p.level > 0 && math.Abs(capacity-p.level) < another*p.level
 }
 
 // compare notes whether the line has changed, and how long it usually stays as it is.
@@ -85,12 +93,15 @@ func (p *past) compare(now unit.Instant, capacity float64) {
 		return
 	}
 	if p.level > 0 {
-		p.holds += holdsMean * (min(now.Sub(p.since).Seconds(), holdsMost.Seconds()) - p.holds)
+		p.holds += (p.held(now) - p.holds) / 4
 	}
 	p.level, p.since = capacity, now
 }
 
+// held returns for how long the line has held its capacity, in seconds.
+func (p *past) held(now unit.Instant) float64 { return min(now.Sub(p.since), holdsMost).Seconds() }
+
 // firstStep is the first rise, of the rate: the more of it, the sooner the line changes.
 func (p *past) firstStep() float64 {
-	return min(max(riseFirst, riseVolatile/max(p.holds, 0.01)), riseFirstMost)
+	return min(max(riseFirst, riseSoon/max(p.holds, 0.01)), riseBack)
 }

@@ -10,6 +10,33 @@ import (
 // The policy: which rate a situation asks for, and why. It sees no sample, and remembers
 // only what it has done about earlier situations and what became of it (past.go).
 
+// What it goes by. Shares are of the capacity, or of the rate where it is not known. Where
+// no other source is named a value is the best of those tried on the lines of
+// scenarios/follow-*.toml (docs/evidence/following.md); between its neighbours the figures
+// of these lines hardly differ.
+const (
+	below = 0.95 // share that the shaper takes: a queue that comes by chance is gone within some seconds
+	near  = 0.03 // share by which two measurements of one capacity differ; less is the same rate
+	guess = 0.70 // share that is taken for carried while it can't be measured, and that is left after a dip
+
+	// A queue is let drain to 1/e in so many seconds, with at least so much left to the
+	// load. Downwards it drains only as senders slow down, and what the shaper drops for
+	// it is dear; upwards it drains at once.
+	drainDown, leastDown = 0.5, 0.30
+	drainUp, leastUp     = 0.25, 0.20
+
+	riseFirst  = 0.01 // share of the first rise: less than a probe can tell from a queue
+	riseFaster = 1.28 // of the rise before: from 1 % to the most in 13 rises, within 3 s
+	riseMost   = 0.25 // share of a rise: what is too much of it drains within half a second
+	riseBack   = 0.10 // share of the rises to what was safe before the line fell, and of the first one on the most restless line
+
+	idleShare = 0.01 // share for each second without load: back from any dip within two minutes
+
+	// patience is how long what nobody can know is left as it is: a rate while nobody
+	// tells the delay, which then glides for as long; a delay that was no floor.
+	patience = 30 * time.Second
+)
+
 // policy is that of one direction.
 type policy struct {
 	Bounds
@@ -31,7 +58,7 @@ type policy struct {
 // it is. All draw on the same figures, whichever direction it is.
 func (p *policy) decide(s *Situation) (rate float64, why Cause) {
 	switch s.Is {
-	case IsOutage: // a tenth, so that the modem is not filled meanwhile
+	case IsOutage: // as little as of the longest queue, so that the modem is not filled meanwhile
 		return p.trickle(s), Outage
 	case IsBack: // half of the rate before
 		return p.half(s), Returned
@@ -84,7 +111,7 @@ type cut struct {
 const notYet = unit.Instant(math.MaxInt64)
 
 // waits says that it is too early for the next guess of what the line carries.
-func (c *cut) waits(s *Situation) bool { return s.At.Sub(c.at) < s.RTT+guessAfter }
+func (c *cut) waits(s *Situation) bool { return s.At.Sub(c.at) < s.RTT+window }
 
 // lower sets the rate so that the queue drains.
 func (p *policy) lower(s *Situation) (float64, Cause) {
@@ -93,7 +120,7 @@ func (p *policy) lower(s *Situation) (float64, Cause) {
 		if c.on && c.waits(s) {
 			return 0, Holding
 		}
-		capacity = min(max(s.Carried, guessShare*p.rate), p.rate)
+		capacity = min(max(s.Carried, guess*p.rate), p.rate)
 	}
 	switch {
 	case !c.on:
@@ -113,7 +140,7 @@ func (p *policy) lower(s *Situation) (float64, Cause) {
 	p.past.failed, p.rises = max(c.capacity, 1), 0
 	next, cause := p.law(c.capacity, s), Queue
 	if !known {
-		next = max(next, guessShare*p.rate)
+		next = max(next, guess*p.rate)
 	}
 	if next > p.target {
 		cause = Draining
@@ -169,7 +196,7 @@ func (p *policy) restore(rate float64, until unit.Instant) float64 {
 
 // rise takes more.
 func (p *policy) rise(s *Situation) (float64, Cause) {
-	every := max(riseEvery, s.RTT)
+	every := max(window, s.RTT)
 	if s.At.Sub(p.moved) < every || s.At.Sub(p.changed) < every/2 {
 		return 0, Holding
 	}
@@ -209,8 +236,8 @@ func (p *policy) rest(s *Situation) float64 {
 // hold keeps the rate while nobody tells the delay.
 func (p *policy) hold(s *Situation) (float64, Cause) {
 	switch {
-	case s.Unseen < blindAfter || !s.Busy:
-	case s.Unseen < blindHold:
+	case s.Unseen < answerWithin || !s.Busy:
+	case s.Unseen < patience:
 		if p.why.Cause == Blind {
 			break
 		}
@@ -218,14 +245,14 @@ func (p *policy) hold(s *Situation) (float64, Cause) {
 		switch {
 		case p.cut.on: // its queue drains unseen
 			next = max(next, min(p.cut.from, below*p.cut.capacity))
-		case math.Abs(s.Believed-p.rate) < steadyBand*p.rate:
+		case math.Abs(s.Believed-p.rate) < another*p.rate:
 			next = min(next, below*s.Believed)
 		}
 		p.cut, p.rises = cut{}, 0
 		return next, Blind
 	case s.Low < p.rate && s.At.Sub(p.moved) >= time.Second:
 		p.moved = s.At
-		return p.rate - (p.rate-s.Low)/max((blindHold+glideIn-s.Unseen).Seconds(), 1), Gliding
+		return p.rate - (p.rate-s.Low)/max((2*patience-s.Unseen).Seconds(), 1), Gliding
 	}
 	return 0, Holding
 }
@@ -233,11 +260,11 @@ func (p *policy) hold(s *Situation) (float64, Cause) {
 // trickle keeps the modem from filling. Outages one after the other are one: between them
 // the rate had no time to rise again.
 func (p *policy) trickle(s *Situation) float64 {
-	if !p.out && (p.rate > p.before || s.At.Sub(p.returned) > outageAgain) {
+	if !p.out && (p.rate > p.before || s.At.Sub(p.returned) > idleAfter) {
 		p.before = p.rate
 	}
 	p.out = true
-	return outageShare * p.before
+	return leastUp * p.before
 }
 
 func (p *policy) half(s *Situation) float64 {

@@ -33,6 +33,11 @@ func (k Kind) String() string {
 	return [...]string{"", "outage", "back", "idle", "blind", "shaped", "mistaken", "floor", "queueing", "draining", "unclear", "drained", "refilling", "room", "calm"}[k]
 }
 
+const (
+	idleAfter   = 10 * time.Second       // without load: pauses of what people do are shorter
+	outageAfter = 250 * time.Millisecond // and two round trips without a packet: with load there is one each 120 ms
+)
+
 // A Situation is one direction at one instant, with the figures that say so. It is all
 // that the policy knows of the line.
 type Situation struct {
@@ -138,8 +143,8 @@ func (c *Controller) outage(w *way, now unit.Instant) (out, back bool) {
 	if w.is != Up {
 		return false, false
 	}
-	silent := now.Sub(c.arrived)
-	if silent > outageAfter+2*c.rtt && c.sources.waiting(now, outageAfter+2*c.rtt) && now.Sub(w.load.at) < moment {
+	silent, late := now.Sub(c.arrived), outageAfter+2*c.rtt
+	if silent > late && c.sources.waiting(now, late) && now.Sub(w.load.at) < moment {
 		w.out = true
 		return true, false
 	}
@@ -154,7 +159,7 @@ func (c *Controller) outage(w *way, now unit.Instant) (out, back bool) {
 // slower direction takes its time anyway.
 func (c *Controller) threshold() time.Duration {
 	slow := min(c.ways[Down].policy.rate, c.ways[Up].policy.rate)
-	return max(c.p.Threshold, min(time.Duration(3*c.sources.spread), spreadMost)) + time.Duration(float64(c.p.Packet)*8e9/max(slow, 1))
+	return max(c.p.Threshold, min(time.Duration(3*c.sources.spread), ownMost/2)) + time.Duration(float64(c.p.Packet)*8e9/max(slow, 1))
 }
 
 // still returns the added delay up to which nothing waits on the line. At low rates a
