@@ -65,7 +65,7 @@ func New(p Params, now unit.Instant) (*Controller, error) {
 // Ask returns the reflector to which a probe is to be sent now; ok is false while none
 // is due. The caller sends it at once.
 func (c *Controller) Ask(now unit.Instant) (reflector int, ok bool) {
-	resort := now.Sub(c.others) >= answerWithin && (!c.asleep(now) || c.sources.deadButLast())
+	resort := now.Sub(c.others) >= answerWithin && (!c.asleep(now) || !c.sources.alive(false))
 	return c.sources.ask(now, c.every(now), resort)
 }
 
@@ -109,7 +109,7 @@ func (c *Controller) Delay(d Delay) {
 	if !d.Passive {
 		c.reflected = d.At
 	}
-	down, up := added(x, Down) > growth, added(x, Up) > growth
+	down, up := added(x, Down) > quiet, added(x, Up) > quiet
 	if !x.oneWay {
 		blamed := c.suspicion.starved || !c.ways[Up].load.lately
 		down, up = down && blamed, up && !blamed

@@ -11,7 +11,7 @@ import (
 // by what is carried. What the line adds under any load is its own, and no queue.
 
 const (
-	growth   = 3 * time.Millisecond    // by which a delay differs that is the same
+	growth   = 5 * time.Millisecond    // by which a delay differs that is the same
 	ownMost  = 120 * time.Millisecond  // more than any radio's own is a queue, whatever it looks like
 	clearFor = 1500 * time.Millisecond // the way up is not suspected again, longer than the way down takes to show it
 )

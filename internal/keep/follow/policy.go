@@ -50,6 +50,7 @@ type policy struct {
 	out      bool // the rate is that of an outage
 	before   float64
 	returned unit.Instant // the end of the last outage
+	after    float64      // bit/s; the rate of after a cut in which nobody answered any more
 	why      Why
 	whyAt    unit.Instant
 }
@@ -237,19 +238,17 @@ func (p *policy) rest(s *Situation) float64 {
 func (p *policy) hold(s *Situation) (float64, Cause) {
 	switch {
 	case s.Unseen < answerWithin || !s.Busy:
-	case s.Unseen < patience:
-		if p.why.Cause == Blind {
-			break
-		}
+	case p.why.Cause == Blind && p.after > p.rate && s.Unseen > idleAfter:
+		return p.after, Blind // by now the queue is gone, unseen
+	case s.Unseen < patience && p.why.Cause != Blind:
 		next := p.rate
-		switch {
-		case p.cut.on: // its queue drains unseen
-			next = max(next, min(p.cut.from, below*p.cut.capacity))
-		case math.Abs(s.Believed-p.rate) < another*p.rate:
+		p.after = min(p.cut.from, below*p.cut.capacity) // 0 without a cut
+		if !p.cut.on && math.Abs(s.Believed-p.rate) < another*p.rate {
 			next = min(next, below*s.Believed)
 		}
 		p.cut, p.rises = cut{}, 0
 		return next, Blind
+	case s.Unseen < patience:
 	case s.Low < p.rate && s.At.Sub(p.moved) >= time.Second:
 		p.moved = s.At
 		return p.rate - (p.rate-s.Low)/max((2*patience-s.Unseen).Seconds(), 1), Gliding

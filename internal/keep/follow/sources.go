@@ -12,26 +12,22 @@ const never = unit.Instant(math.MinInt64)
 
 // How sources are judged.
 const (
-	answerWithin = time.Second // a probe without an answer by then is a miss
-	missesDead   = 3           // in a row
-	hitsAlive    = 2           // in a row, of a dead one
-	untoldMost   = 3           // round trips in a row, of a source that told the ways apart: it does no more
-	deadEvery    = 5           // in each so many rounds those are asked that tell little: dead ones, and round trips beside ways
+	answerWithin = time.Second            // a probe without an answer by then is a miss, and who has heard nobody for so long is blind
+	inARow       = 3                      // misses of a dead one, answers of one that is alive again, round trips of one that told the ways apart
+	voters       = 3                      // that are heard: one may be wrong
+	voteWindow   = 700 * time.Millisecond // in which they must have answered: five probes
+	sampleSlots  = 16                     // samples that are kept: those of a voteWindow with a queue
+	deadEvery    = 5                      // in each so many rounds those are asked that tell little, so that most probes go to the others
 
-	baseWindow  = 30 * time.Second // of a least round trip, without load
+	baseWindow  = 30 * time.Second // of a least round trip, without load: a round of probes
 	baseLoaded  = 5 * time.Minute  // the same under load, which may hide it
-	baseSamples = 4                // in a window, at least
-	oddLimit    = 20               // samples in a row away from the others: it has moved
-	mostFlows   = 32               // passive sources that are remembered
 	heardLately = 40 * time.Second // longer than a round of probes without load
-	voteWindow  = 700 * time.Millisecond
-	sampleSlots = 16
-	flowWindow  = 400 * time.Millisecond
-	flowVoters  = 4
-	noisyLine   = 0.007 // of the samples long without others: one more has to agree
-	noisySource = 0.08
-	lossySource = 0.25
-	quietSource = 0.03
+
+	quiet       = 3 * time.Millisecond // beyond the least: by so much answers of a quiet line differ
+	oddLimit    = 20                   // samples in a row away from the others: it has moved, and no queue lasts so long
+	noisyLine   = 0.007                // of the samples long without others: one voter more has to agree
+	noisySource = 0.08                 // of its samples long without others: it does not vote, until it is half of it
+	lossySource = 0.25                 // of the probes to it lost, beyond what all lose: the same
 )
 
 // source is a reflector or a flow.
@@ -85,7 +81,7 @@ func added(x sample, d Direction) time.Duration {
 // sources are all sources, and the samples of the last moments.
 type sources struct {
 	reflectors int
-	all        [MostReflectors + mostFlows]source
+	all        [MostReflectors + MostReflectors]source
 	ring       [sampleSlots]sample
 	flows      [sampleSlots]sample // the same of flows
 	nFlows     uint64
@@ -171,7 +167,7 @@ func (s *sources) ask(now unit.Instant, every time.Duration, resort bool) (int, 
 			s.rounds++
 		}
 		x := &s.all[i]
-		tellsLittle := x.dead && s.alive() > 0 || !x.tells && x.heard != never && s.tellWays(now) >= mostVoters-1
+		tellsLittle := x.dead && s.alive(true) || !x.tells && x.heard != never && s.tellWays(now) >= voters
 		if x.last && !resort || tellsLittle && (s.rounds+i)%deadEvery != 0 {
 			continue
 		}
@@ -185,17 +181,12 @@ func (s *sources) ask(now unit.Instant, every time.Duration, resort bool) (int, 
 	return 0, false
 }
 
-// tellWays returns how many operators have reflectors that answer lately, and tell the
-// ways apart.
-func (s *sources) tellWays(now unit.Instant) int {
-	tells := func(x *source) bool {
-		return x.tells && !x.dead && x.heard != never && now.Sub(x.heard) <= heardLately
-	}
-	n := 0
+// distinct returns how many operators have reflectors that are so.
+func (s *sources) distinct(is func(*source) bool) (n int) {
 	for i := range s.reflectors {
-		first := tells(&s.all[i])
+		first := is(&s.all[i])
 		for j := range i {
-			first = first && (s.all[j].operator != s.all[i].operator || !tells(&s.all[j]))
+			first = first && (s.all[j].operator != s.all[i].operator || !is(&s.all[j]))
 		}
 		if first {
 			n++
@@ -204,25 +195,26 @@ func (s *sources) tellWays(now unit.Instant) int {
 	return n
 }
 
-// deadButLast says whether all reflectors are dead, those of last resort aside.
-func (s *sources) deadButLast() bool {
-	for i := range s.reflectors {
-		if x := &s.all[i]; !x.dead && !x.last {
-			return false
-		}
-	}
-	return true
+// lately says whether a source that is alive has been heard in the last round of probes.
+func (f *source) lately(now unit.Instant) bool {
+	return f.used && !f.dead && f.heard != never && now.Sub(f.heard) <= heardLately
 }
 
-// alive returns how many reflectors are believed to answer.
-func (s *sources) alive() int {
-	n := 0
-	for i := range s.reflectors {
-		if !s.all[i].dead {
-			n++
-		}
-	}
-	return n
+// tellWays returns how many operators have reflectors that answer lately, and tell the
+// ways apart.
+func (s *sources) tellWays(now unit.Instant) int {
+	return s.distinct(func(f *source) bool { return f.tells && f.lately(now) })
+}
+
+// operators returns how many operators' reflectors have been heard lately, with noisy
+// ones or without.
+func (s *sources) operators(now unit.Instant, noisy bool) int {
+	return s.distinct(func(f *source) bool { return (noisy || !f.noisy) && f.lately(now) })
+}
+
+// alive says whether a reflector is believed to answer, those of last resort aside or not.
+func (s *sources) alive(last bool) bool {
+	return s.distinct(func(f *source) bool { return !f.dead && (last || !f.last) }) > 0
 }
 
 // waiting says whether a probe to a reflector that is alive waits for longer than a time.
@@ -258,7 +250,7 @@ func (s *sources) expire(now unit.Instant, most time.Duration) {
 		}
 		x.asked, x.hits = never, 0
 		x.lost += (1 - x.lost) / 16
-		if x.misses++; x.misses >= missesDead {
+		if x.misses++; x.misses >= inARow {
 			x.dead = true
 		}
 	}
@@ -303,7 +295,7 @@ func (s *sources) hear(d Delay, busy bool) (x sample, ok bool) {
 	if sent := d.At.Add(-d.RTT); f.asked != never && sent >= f.asked-unit.Instant(time.Millisecond) {
 		f.asked = never
 	}
-	if f.hits++; f.dead && f.hits >= hitsAlive {
+	if f.hits++; f.dead && f.hits >= inARow {
 		f.dead = false
 	}
 	f.lower(d, busy)
@@ -311,10 +303,10 @@ func (s *sources) hear(d Delay, busy bool) (x sample, ok bool) {
 	if d.OneWay {
 		x.oneWay, f.tells, f.untold = true, true, 0
 		x.way = f.split(d, x.rtt)
-	} else if f.untold++; f.untold >= untoldMost {
+	} else if f.untold++; f.untold >= inARow {
 		f.tells = false
 	}
-	if !busy && !d.Passive && f.got > baseSamples {
+	if !busy && !d.Passive && f.got > voters {
 		s.spread += (min(float64(x.rtt), 4*s.spread+1e6) - s.spread) / 32
 	}
 	if d.Passive {
@@ -336,7 +328,7 @@ func (f *source) lower(d Delay, busy bool) {
 	if f.samples == 0 {
 		f.began = d.At
 	}
-	if d.At.Sub(f.began) > window && f.samples >= baseSamples {
+	if d.At.Sub(f.began) > window && f.samples >= voters {
 		f.least[1], f.least[0] = f.least[0], math.MaxInt64
 		f.began, f.samples = d.At, 0
 	}
@@ -349,11 +341,10 @@ func (f *source) lower(d Delay, busy bool) {
 // makes neither negative; where there is no queue it is set anew, so that clocks
 // which run apart do no harm.
 func (f *source) split(d Delay, added time.Duration) [2]time.Duration {
-	const still = 3 * time.Millisecond
 	if !f.oneWay {
 		f.oneWay, f.baseUp = true, d.Up-added/2
 	}
-	if added < still {
+	if added < quiet {
 		f.baseUp += (d.Up - added/2 - f.baseUp) / 4
 	}
 	up := d.Up - f.baseUp
@@ -378,11 +369,7 @@ type vote struct {
 	oldest unit.Instant // when the probe of the oldest voter was sent
 }
 
-// most voters are heard; with noise one more.
-const mostVoters = 4
-
-// decide returns the median of the newest samples of different operators. Where
-// samples stand out without others, one voter more has to agree. Flows, which know round
+// decide returns the median of the newest samples of different operators. Flows, which know round
 // trips only, vote when no reflector has answered lately.
 func (s *sources) decide(now unit.Instant, threshold time.Duration) vote {
 	v := s.elect(now, threshold)
@@ -391,11 +378,11 @@ func (s *sources) decide(now unit.Instant, threshold time.Duration) vote {
 	}
 	// A queue of the line delays all flows, and whatever else delays one only adds to
 	// it: the least of several is the line's.
-	var seen [flowVoters]int
+	var seen [voters]int
 	n := 0
-	for k := uint64(0); k < min(s.nFlows, sampleSlots) && n < flowVoters; k++ {
+	for k := uint64(0); k < min(s.nFlows, sampleSlots) && n < voters; k++ {
 		x := s.flows[(s.nFlows-1-k)%sampleSlots]
-		if now.Sub(x.at) > flowWindow {
+		if now.Sub(x.at) > voteWindow {
 			break
 		}
 		again := false
@@ -424,7 +411,7 @@ func (s *sources) decide(now unit.Instant, threshold time.Duration) vote {
 func (s *sources) manyFlows(now unit.Instant) bool {
 	n := 0
 	for i := MostReflectors; i < len(s.all); i++ {
-		if f := &s.all[i]; f.used && f.heard != never && now.Sub(f.heard) < flowWindow {
+		if f := &s.all[i]; f.used && f.heard != never && now.Sub(f.heard) < voteWindow {
 			n++
 		}
 	}
@@ -444,11 +431,10 @@ func (s *sources) elect(now unit.Instant, threshold time.Duration) vote {
 
 // poll is elect with noisy reflectors or without.
 func (s *sources) poll(now unit.Instant, threshold time.Duration, noisy bool) vote {
-	var voters [mostVoters]sample
-	operators := s.operators(now, noisy)
-	want := 3
+	var of [voters + 1]sample
+	operators, want := s.operators(now, noisy), voters
 	if s.noise > noisyLine {
-		want = 4
+		want++
 	}
 	tell := s.tellWays(now)
 	ways := tell > 1 // then nobody is heard who tells round trips only
@@ -456,11 +442,11 @@ func (s *sources) poll(now unit.Instant, threshold time.Duration, noisy bool) vo
 		operators = 2
 	}
 	// Where there is no noise, two operators are enough; else samples of one do.
-	distinct := operators >= want || want < mostVoters && operators > 1
+	distinct := operators >= want || want == voters && operators > 1
 	n := 0
 	fresh := func(x *sample) bool {
-		for i := range voters[:n] {
-			if distinct && voters[i].operator == x.operator || operators > 1 && voters[i].source == x.source {
+		for i := range of[:n] {
+			if distinct && of[i].operator == x.operator || operators > 1 && of[i].source == x.source {
 				return false
 			}
 		}
@@ -476,7 +462,7 @@ func (s *sources) poll(now unit.Instant, threshold time.Duration, noisy bool) vo
 			if n == 0 {
 				v.newest, v.oldest = x, x.sent
 			}
-			voters[n] = x
+			of[n] = x
 			n++
 			v.oneWay = v.oneWay && x.oneWay
 			v.oldest = min(v.oldest, x.sent)
@@ -491,18 +477,18 @@ func (s *sources) poll(now unit.Instant, threshold time.Duration, noisy bool) vo
 	seconded := func(d Direction) {
 		for i := n - 1; i > 0 && i >= n-late; i-- {
 			if x := added(v.newest, d); x > threshold {
-				voters[i].way[d], voters[i].rtt = max(voters[i].way[d], x), max(voters[i].rtt, v.newest.rtt)
+				of[i].way[d], of[i].rtt = max(of[i].way[d], x), max(of[i].rtt, v.newest.rtt)
 			}
 		}
 	}
 	seconded(Down)
 	seconded(Up)
 	at := (n - 1) / 2 // of two the smaller
-	v.median = middle(voters[:n], at, func(x *sample) time.Duration { return x.rtt })
+	v.median = middle(of[:n], at, func(x *sample) time.Duration { return x.rtt })
 	v.rtt = trust(v.median, v.newest.rtt, threshold)
 	for d := Down; d <= Up; d++ {
-		of := func(x *sample) time.Duration { return added(*x, d) }
-		v.way[d] = trust(middle(voters[:n], at, of), added(v.newest, d), threshold)
+		way := func(x *sample) time.Duration { return added(*x, d) }
+		v.way[d] = trust(middle(of[:n], at, way), added(v.newest, d), threshold)
 	}
 	return v
 }
@@ -551,7 +537,7 @@ func (s *sources) judge(v vote, threshold time.Duration) {
 		switch {
 		case f.alone > noisySource || f.lost-common > lossySource:
 			f.noisy = true
-		case f.alone < quietSource && f.lost-common < lossySource/2:
+		case f.alone < noisySource/2 && f.lost-common < lossySource/2:
 			f.noisy = false
 		}
 		if !f.noisy {
@@ -588,35 +574,9 @@ func trust(median, newest, threshold time.Duration) time.Duration {
 	return min(median, newest)
 }
 
-// operators returns how many operators' reflectors have been heard within the last
-// seconds, with noisy ones or without.
-func (s *sources) operators(now unit.Instant, noisy bool) int {
-	n := 0
-	counts := func(f *source) bool {
-		return f.used && !f.dead && (noisy || !f.noisy) && f.heard != never && now.Sub(f.heard) <= heardLately
-	}
-	for i := range s.reflectors {
-		f := &s.all[i]
-		if !counts(f) {
-			continue
-		}
-		first := true
-		for j := range i {
-			if g := &s.all[j]; counts(g) && g.operator == f.operator {
-				first = false
-				break
-			}
-		}
-		if first {
-			n++
-		}
-	}
-	return n
-}
-
 // middle returns the value at a place of the sorted order. The voters are few.
 func middle(of []sample, at int, value func(*sample) time.Duration) time.Duration {
-	var sorted [mostVoters]time.Duration
+	var sorted [voters + 1]time.Duration
 	for i := range of {
 		x := value(&of[i])
 		j := i
