@@ -68,6 +68,7 @@ type WAN struct {
 	LeastUp, MostUp     unit.Rate
 	Reflectors          []netip.Addr // instead of the built-in ones
 	Learn               string       // file of the rates by the hour of the week; "": they are kept in memory
+	Decisions           string       // file of all that is measured and decided; "": none
 
 	Classes   string       // on, off or the path of a class file; "": by the plan
 	First     []netip.Addr // machines of the home whose traffic goes first
@@ -223,6 +224,7 @@ type wanTable struct {
 	MostUp     string   `toml:"most_up"`
 	Reflectors []string `toml:"reflectors"`
 	Learn      string   `toml:"learn"`
+	Decisions  string   `toml:"decisions"`
 	Classes    string   `toml:"classes"`
 	First      []string `toml:"first"`
 	Last       []string `toml:"last"`
@@ -241,7 +243,7 @@ func topKeys() []string {
 
 func wanKeys() []string {
 	return []string{"interface", "lan", "down", "up", "shape_down", "shape_up", "follow", "least_down", "most_down", "least_up", "most_up",
-		"reflectors", "learn", "router", "platform", "classes", "first", "last", "aqm", "side", "classifier", "link_layer", "overhead", "goal"}
+		"reflectors", "learn", "decisions", "router", "platform", "classes", "first", "last", "aqm", "side", "classifier", "link_layer", "overhead", "goal"}
 }
 
 // Parse reads a configuration. name is the file's, for errors, which are *Error: the first
@@ -319,8 +321,10 @@ func read(name string, text []byte) (c Config, wrong []error) {
 			if err == nil && other.Interface == w.Interface && other.Router == w.Router {
 				err = w.At(name, "interface", fmt.Errorf("%s is in another %s already; give each interface once", w.Name(), syntax.Table("wan")))
 			}
-			if err == nil && w.Learn != "" && other.Learn == w.Learn {
-				err = w.At(name, "learn", fmt.Errorf("%s is the file of %s already; give each line its own", w.Learn, other.Name()))
+			for _, x := range []struct{ key, file, theirs string }{{"learn", w.Learn, other.Learn}, {"decisions", w.Decisions, other.Decisions}} {
+				if err == nil && x.file != "" && x.theirs == x.file {
+					err = w.At(name, x.key, fmt.Errorf("%s is the file of %s already; give each line its own", x.file, other.Name()))
+				}
 			}
 		}
 		if err != nil {
@@ -445,7 +449,7 @@ func meant(e *toml.DecodeError) string {
 func (t wanTable) wan() WAN {
 	return WAN{
 		Interface: t.Interface, LAN: t.LAN, Router: t.Router, Platform: t.Platform,
-		Follow: t.Follow, Learn: t.Learn, Classes: t.Classes, AQM: plan.AQM(t.AQM), Side: plan.Side(t.Side), LinkLayer: plan.LinkLayer(t.LinkLayer), Overhead: t.Overhead, Classifier: plan.Classifier(t.Classifier),
+		Follow: t.Follow, Learn: t.Learn, Decisions: t.Decisions, Classes: t.Classes, AQM: plan.AQM(t.AQM), Side: plan.Side(t.Side), LinkLayer: plan.LinkLayer(t.LinkLayer), Overhead: t.Overhead, Classifier: plan.Classifier(t.Classifier),
 	}
 }
 
@@ -558,11 +562,13 @@ func (w *WAN) check(name string, t wanTable) error {
 	if err := w.machines(name, t); err != nil {
 		return err
 	}
-	if _, set := w.lines["learn"]; set && !strings.HasPrefix(w.Learn, "/") {
-		return bad("learn", "%q: must be the whole path of a file, as in %s", w.Learn, w.syntax.Sets(Setting{Key: "learn", Value: "/var/lib/unbloat/" + w.Interface + ".rates"}))
+	for _, x := range []struct{ key, file, end string }{{"learn", w.Learn, ".rates"}, {"decisions", w.Decisions, ".log"}} {
+		if _, set := w.lines[x.key]; set && !strings.HasPrefix(x.file, "/") {
+			return bad(x.key, "%q: must be the whole path of a file, as in %s", x.file, w.syntax.Sets(Setting{Key: x.key, Value: "/var/lib/unbloat/" + w.Interface + x.end}))
+		}
 	}
 	if !w.Follow {
-		for _, key := range []string{"least_down", "most_down", "least_up", "most_up", "reflectors", "learn"} {
+		for _, key := range []string{"least_down", "most_down", "least_up", "most_up", "reflectors", "learn", "decisions"} {
 			if _, set := w.lines[key]; set {
 				return bad(key, "is for %s, and this %s holds its rates; remove it", w.syntax.Sets(Setting{Key: "follow", Value: "true"}), w.syntax.Table("wan"))
 			}

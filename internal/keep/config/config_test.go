@@ -101,6 +101,8 @@ func TestRefused(t *testing.T) {
 		{ok + "reflectors = [\"dns.example\"]\n", "F:5: reflectors: \"dns.example\" is not the address of a host"},
 		{ok + "reflectors = [\"192.0.2.1\", \"192.0.2.1\"]\n", "F:5: reflectors: 192.0.2.1 is in the list twice"},
 		{ok + "learn = \"rates\"\n", "F:5: learn: \"rates\": must be the whole path of a file"},
+		{ok + "follow = true\ndecisions = \"evening.log\"\n", "F:6: decisions: \"evening.log\": must be the whole path of a file, as in decisions = \"/var/lib/unbloat/eth0.log\""},
+		{ok + "decisions = \"/tmp/a.log\"\n", "F:5: decisions: is for follow = true"},
 		{ok + "router = \"192.0.2.1\"\n", "F:5: router: \"192.0.2.1\": must be ssh://"},
 		{"on_stop = \"leave\"\n" + ok, `F:1: on_stop: "leave": must be "keep"`},
 		{"metrics = \"9836\"\n" + ok, "F:1: metrics: \"9836\": must be an address and a port"},

@@ -202,7 +202,7 @@ func (w *wan) asked(c ChangeParams) (settings []config.Setting, kind ChangeKind,
 			for _, x := range []struct {
 				key string
 				set bool
-			}{{"least_down", is.LeastDown != 0}, {"most_down", is.MostDown != 0}, {"least_up", is.LeastUp != 0}, {"most_up", is.MostUp != 0}, {"reflectors", len(is.Reflectors) > 0}, {"learn", is.Learn != ""}} {
+			}{{"least_down", is.LeastDown != 0}, {"most_down", is.MostDown != 0}, {"least_up", is.LeastUp != 0}, {"most_up", is.MostUp != 0}, {"reflectors", len(is.Reflectors) > 0}, {"learn", is.Learn != ""}, {"decisions", is.Decisions != ""}} {
 				settings = slices.DeleteFunc(settings, func(s config.Setting) bool { return s.Key == x.key })
 				if x.set {
 					settings = append(settings, config.Setting{Key: x.key})

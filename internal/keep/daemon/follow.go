@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -139,6 +141,9 @@ func (w *wan) followed() (l steer.Line, err error) {
 			},
 		}
 	}
+	if c.Decisions != "" {
+		l.Log = func() (io.WriteCloser, error) { return nextLog(c.Decisions) }
+	}
 	if how.Device != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), actionTime)
 		defer cancel()
@@ -147,6 +152,17 @@ func (w *wan) followed() (l steer.Line, err error) {
 		}
 	}
 	return l, nil
+}
+
+// nextLog opens a log of decisions. One that is there already is the one before.
+func nextLog(name string) (io.WriteCloser, error) {
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(name, name+".old"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
 // bounds are the rates between which a line is followed.

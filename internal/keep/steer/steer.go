@@ -5,6 +5,7 @@ package steer
 import (
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"net/netip"
 	"slices"
@@ -51,6 +52,9 @@ type Line struct {
 	// Memory keeps what is learnt of the line by the hour of the week. It is written at
 	// most once an hour. nil: that is known until Run ends.
 	Memory *Memory
+	// Log opens a file for a log of all that is measured and decided (follow.Recorder): at
+	// first, and when the one before has LogMost bytes. nil: there is none.
+	Log func() (io.WriteCloser, error)
 }
 
 // A Config is a line, with what following it needs of the rest of the program.
@@ -84,6 +88,7 @@ type Follower struct {
 	config     Config
 	controller *follow.Controller
 	feed       *follow.Feed
+	log        *logbook // nil: none
 	notes      *notebook
 	gauge      Gauge
 	said       string
@@ -143,10 +148,18 @@ func New(c Config) (*Follower, error) {
 	if err != nil {
 		return nil, err
 	}
+	var log *logbook
+	feed := follow.NewFeed(controller)
+	if c.Log != nil {
+		if log, err = openLogbook(controller, c.Log, c.Clock.Now()); err != nil && c.Tell != nil {
+			c.Tell(err.Error())
+		}
+		feed = follow.NewFeed(log)
+	}
 	if c.Ring == nil {
 		c.Ring = metrics.NewRing()
 	}
-	f := &Follower{config: c, controller: controller, feed: follow.NewFeed(controller), notes: notes, ring: c.Ring, changes: [2]map[string]uint64{{}, {}}}
+	f := &Follower{config: c, controller: controller, feed: feed, log: log, notes: notes, ring: c.Ring, changes: [2]map[string]uint64{{}, {}}}
 	f.look(f.config.Clock.Now())
 	return f, nil
 }
@@ -159,6 +172,9 @@ const openEvery = 5 * time.Second
 func (f *Follower) Run(ctx context.Context) {
 	defer func() {
 		f.notes.saving.Wait()
+		if f.log != nil {
+			_ = f.log.Close()
+		}
 		if f.gauge != nil {
 			_ = f.gauge.Close()
 		}
@@ -186,12 +202,19 @@ func (f *Follower) round(ctx context.Context) unit.Instant {
 		f.gauge = g
 	}
 	if f.fresh.Swap(false) {
-		f.controller.NewLine(now)
+		if f.log != nil {
+			f.log.NewLine(now)
+		} else {
+			f.controller.NewLine(now)
+		}
 		f.gauge.Reset()
 	}
 	f.notes.round(now, f.controller, f.config.Tell)
 	d, err := f.feed.Round(now, sources{f.gauge, f})
 	why := []error{err}
+	if f.log != nil {
+		why = append(why, f.log.round(now), f.log.Err())
+	}
 	if d.Change[follow.Down] || d.Change[follow.Up] {
 		if err := f.config.Set(ctx, [2]unit.Rate{d.Rate[follow.Down], d.Rate[follow.Up]}); err != nil {
 			why = append(why, err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net/netip"
 	"slices"
 	"strings"
@@ -291,6 +292,73 @@ func TestTrouble(t *testing.T) {
 		want := []string{"no right to sockets", "the line is followed again", "the interface is away", "the line is followed again"}
 		if told := heard(); !slices.Equal(told, want) {
 			t.Errorf("told %q, want %q", told, want)
+		}
+	})
+}
+
+// logs are what a follower's log is written to, a file after the other.
+type logs struct {
+	files  []*bytes.Buffer
+	closed int
+}
+
+type logFile struct {
+	*bytes.Buffer
+	all *logs
+}
+
+func (l logFile) Close() error { l.all.closed++; return nil }
+
+// What a follower measures and decides is written down; run again it decides the same.
+// A log that can't be written is told, and the line is followed all the same.
+func TestLogOfDecisions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &line{capacity: 30e6, rate: 28e6}
+		var told []string
+		var out logs
+		c := config(l, &told)
+		c.Log = func() (io.WriteCloser, error) {
+			out.files = append(out.files, &bytes.Buffer{})
+			return logFile{out.files[len(out.files)-1], &out}, nil
+		}
+		follows := func() steer.View {
+			f, err := steer.New(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() { defer close(done); f.Run(ctx) }()
+			time.Sleep(5 * time.Second)
+			l.set(10e6)
+			time.Sleep(5 * time.Second)
+			f.NewLine()
+			time.Sleep(time.Second)
+			cancel()
+			<-done
+			return f.View()
+		}
+		is := follows()
+		if len(out.files) != 1 || out.closed != 1 {
+			t.Fatalf("%d files, %d closed", len(out.files), out.closed)
+		}
+		steps, last := 0, [2]unit.Rate{}
+		if err := follow.Replay(out.files[0], func(r follow.Replayed) {
+			steps++
+			if last = r.Decision.Rate; last != r.Recorded {
+				t.Fatalf("step %d: %v, it was %v", steps, last, r.Recorded)
+			}
+		}); err != nil || steps < 100 || last[0] != is.Down.Rate {
+			t.Errorf("%d steps, the last is %v, it was %v: %v", steps, last, is.Down.Rate, err)
+		}
+		c = config(l, &told)
+		l.set(30e6)
+		c.Log = func() (io.WriteCloser, error) { return nil, errors.New("disk full") }
+		if is := follows(); is.Down.Rate > 11*unit.MbitPerSecond {
+			t.Errorf("without a log: %+v", is.Down)
+		}
+		if !slices.Contains(told, "write the log of decisions: disk full") {
+			t.Errorf("told %q", told)
 		}
 	})
 }
