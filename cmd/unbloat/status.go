@@ -314,6 +314,11 @@ func (s *routerStatus) printState(w io.Writer) {
 			fmt.Fprintf(w, "  The undo has not succeeded yet: %s\n", p.Failure)
 		}
 	}
+	for _, p := range s.plans() {
+		if why := p.Unjudged(); !why.IsZero() {
+			fmt.Fprintf(w, "%s: %s\n", p.WAN, why)
+		}
+	}
 	if s.AtBoot {
 		fmt.Fprintln(w, "The plan in /etc/unbloat/plan.json is applied at every boot.")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"unbloat/internal/cure/plan"
 	"unbloat/internal/cure/platform"
+	"unbloat/internal/cure/platform/linux"
 	"unbloat/unit"
 )
 
@@ -60,5 +61,23 @@ Why one has its class: unbloat why "udp 192.168.1.2:5004 > 203.0.113.9:3478"
 	none.printConnections(&out, nil, 0)
 	if out.Len() > 0 || len(none.Machines) != 3 {
 		t.Errorf("none is asked for: %s%s", out.String(), fmt.Sprint(none.Machines))
+	}
+}
+
+// TestStatusUnjudged: status says that calls are not protected by behaviour where the plan
+// could not have it, and why.
+func TestStatusUnjudged(t *testing.T) {
+	for _, why := range []string{"", "no BPF filters; to have it: opkg install kmod-sched-bpf"} {
+		p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond},
+			plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true, NoBPF: why}, plan.Preferences{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := routerStatus{Committed: []keptState{{WAN: "wan", Time: "2026-01-01T00:00:00Z", Plan: p}}}
+		var out strings.Builder
+		s.printState(&out)
+		if says := strings.Contains(out.String(), "calls are not protected by how flows behave"); says != (why != "") || !strings.Contains(out.String(), why) {
+			t.Errorf("%q: %s", why, out.String())
+		}
 	}
 }

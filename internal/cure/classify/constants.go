@@ -25,9 +25,10 @@ const (
 	mixedFor  = 2 * time.Second  // a light flow's small packets go with its large ones
 	speaksFor = 5 * time.Second  // a machine has a call after one of its flows spoke
 	swarmFor  = 10 * time.Minute // a port is a swarm's after it had too many partners
-	// sustained is how long a flow is above its bound before it is elastic. A key frame
-	// of a call at its bound is above it for less.
-	sustained = 500 * time.Millisecond
+	// patience is for how long a flow may send at its bound while it is above it, before it
+	// is elastic; at least picture, which a camera sends at once.
+	patience = 500 * time.Millisecond
+	picture  = 64_000
 	// elasticFor is how long it does not go first then; doubled each time within struckFor.
 	elasticFor  = 4 * time.Second
 	mostStrikes = 7 // 4 s << 7 is more than eight minutes
@@ -108,6 +109,7 @@ type Setting struct {
 // fields in the same order.
 type Side struct {
 	FirstOfMachine, LightOfMachine, Steady, SteadyOfMachine uint64 // bytes in a window
+	Patience                                                uint64 // bytes above Steady
 	Heavy, Peers                                            Bucket
 	FirstBytes                                              uint64
 	Priority                                                [8]uint32 // by lane
@@ -117,14 +119,14 @@ type Side struct {
 
 // Constants are all numbers of the table, in ticks, and in bytes or packets of a window.
 type Constants struct {
-	Up, Down                                                                 Side
-	SlowAcks                                                                 Bucket // in moments
-	LightBytes, LightPackets, Speech, Names, Acks, AcksOfFlow                uint64
-	HeavyBytes, LongBytes                                                    uint64
-	BusyFor, MixedFor, SpeaksFor, SwarmFor, Sustained, ElasticFor, StruckFor uint64
-	UnansweredFor, DatagramsFor, StreamFor, MachineFor, PortFor              uint64
-	Small, Window, Second, FlowMask, MachineMask, PortMask, Seed, Major      uint32
-	Thins, Numbered, Test, Named, Varies, HTB, _, _                          uint8
+	Up, Down                                                            Side
+	SlowAcks                                                            Bucket // in moments
+	LightBytes, LightPackets, Speech, Names, Acks, AcksOfFlow           uint64
+	HeavyBytes, LongBytes                                               uint64
+	BusyFor, MixedFor, SpeaksFor, SwarmFor, ElasticFor, StruckFor       uint64
+	UnansweredFor, DatagramsFor, StreamFor, MachineFor, PortFor         uint64
+	Small, Window, Second, FlowMask, MachineMask, PortMask, Seed, Major uint32
+	Thins, Numbered, Test, Named, Varies, HTB, _, _                     uint8
 }
 
 // Ticks returns those of the setting.
@@ -152,7 +154,7 @@ func ConstantsOf(p Policy, s Setting) Constants {
 		Acks: packets(l.Acks), AcksOfFlow: packets(slowAcks),
 		HeavyBytes: uint64(l.HeavyBytes), LongBytes: uint64(l.LongBytes),
 		BusyFor: h.of(busyFor), MixedFor: h.of(mixedFor), SpeaksFor: h.of(speaksFor), SwarmFor: h.of(swarmFor),
-		Sustained: h.of(sustained), ElasticFor: h.of(elasticFor), StruckFor: h.of(struckFor),
+		ElasticFor: h.of(elasticFor), StruckFor: h.of(struckFor),
 		UnansweredFor: h.of(keepUnanswered), DatagramsFor: h.of(keepDatagrams), StreamFor: h.of(keepStream),
 		MachineFor: h.of(keepMachine), PortFor: h.of(keepPort),
 		Small: uint32(l.SmallPacket), Window: quarter, Second: second,
@@ -169,7 +171,8 @@ func ConstantsOf(p Policy, s Setting) Constants {
 		*x.to = Side{
 			FirstOfMachine: bytes(2*l.CalmOf(x.d), second), LightOfMachine: bytes(l.CalmOf(x.d), second),
 			Steady: bytes(l.SteadyOf(x.d), quarter), SteadyOfMachine: bytes(l.SteadyOfMachine(x.d), quarter),
-			Heavy: h.bucket(max(half/4, 1), time.Minute, half), Peers: h.bucket(l.Peers, time.Minute, l.Peers),
+			Patience: max(uint64(l.SteadyOf(x.d).Bytes(patience)), picture),
+			Heavy:    h.bucket(max(half/4, 1), time.Minute, half), Peers: h.bucket(l.Peers, time.Minute, l.Peers),
 			FirstBytes: uint64(l.FirstOf(x.d)),
 		}
 		for i, name := range LaneNames() {

@@ -398,6 +398,7 @@ func (w *walk) steady() verdict {
 		m.speaks = w.now + w.n.SpeaksFor
 	}
 	speaks := f.speaks > w.now
+	call, room := m.speaks > w.now && !speaks, m.datagrams.add(length, w.n.Window, w.now) <= w.s.SteadyOfMachine
 	w.why = TookMore
 	switch {
 	case f.elastic > w.now && !(speaks && w.n.Varies == 0):
@@ -409,18 +410,17 @@ func (w *walk) steady() verdict {
 		f.rate.add(length, w.n.Window, w.now)
 		m.steady.add(length, w.n.Window, w.now)
 		return verdict{interactive, Steady}
-	case f.struck > w.now && !speaks && m.speaks > w.now:
+	case f.struck > w.now && !speaks && (call || !room):
 		w.why = Waits
 		return w.elastic(speaks)
 	}
-	over := f.rate.exceeds(f.rate.add(length, w.n.Window, w.now), w.s.Steady, w.now, w.n.Sustained)
+	over := f.rate.exceeds(length, w.s.Steady, w.s.Patience, w.n.Window, w.now)
 	if !over {
-		// Those that were elastic before are the first to go.
-		patience := 3 * w.n.Sustained
-		if f.struck > w.now {
-			patience = w.n.Sustained
+		patience := 3 * w.s.Patience // one that is above its own bound goes before the others of its machine
+		if f.struck > w.now || m.crowd > w.now || call {
+			patience = 0
 		}
-		over = m.steady.exceeds(m.steady.add(length, w.n.Window, w.now), w.s.SteadyOfMachine, w.now, patience)
+		over = m.steady.exceeds(length, w.s.SteadyOfMachine, patience, w.n.Window, w.now)
 	}
 	if !over {
 		return verdict{interactive, Steady}

@@ -13,7 +13,7 @@ import (
 // own tables alone, and reads the other's.
 
 // An estimate is what came within the last window of time: bytes or packets.
-type estimate struct{ window, at, over uint64 }
+type estimate struct{ window, at, over uint64 } // over: bytes since it went above a bound
 
 // add counts n more, and returns what is in a window of 2^shift ticks.
 func (e *estimate) add(n uint64, shift uint32, now uint64) uint64 {
@@ -31,16 +31,15 @@ func (e *estimate) add(n uint64, shift uint32, now uint64) uint64 {
 	return e.window
 }
 
-// exceeds reports whether what add returned has been above a bound for so long.
-func (e *estimate) exceeds(window, most, now, sustained uint64) bool {
-	if window <= most {
+// exceeds adds n more to the window, and reports whether more than patience bytes have come
+// since it went above a bound.
+func (e *estimate) exceeds(n, most, patience uint64, shift uint32, now uint64) bool {
+	if e.add(n, shift, now) <= most {
 		e.over = 0
 		return false
 	}
-	if e.over == 0 {
-		e.over = now
-	}
-	return now-e.over >= sustained
+	e.over += n
+	return e.over > patience
 }
 
 // A bucket holds tokens.
@@ -95,15 +94,16 @@ type flow struct {
 
 // A machine is one of the home's.
 type machine struct {
-	key    machineKey
-	keep   uint64
-	crowd  uint64 // until then its flows are not light
-	speaks uint64 // until then one of its flows does
-	first  estimate
-	light  estimate
-	steady estimate
-	names  estimate
-	heavy  bucket
+	key       machineKey
+	keep      uint64
+	crowd     uint64 // until then its flows are not light
+	speaks    uint64 // until then one of its flows does
+	first     estimate
+	light     estimate
+	steady    estimate
+	datagrams estimate
+	names     estimate
+	heavy     bucket
 }
 
 type machineKey struct {

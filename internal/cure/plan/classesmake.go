@@ -341,3 +341,14 @@ func (c *Classes) Of(down bool) []Share {
 	}
 	return c.Up
 }
+
+// Unjudged says why nothing judges how flows behave, where a plan of this platform usually
+// does; zero: it does, or nobody expects it.
+func (p Plan) Unjudged() reason.Reason {
+	for _, w := range p.Warnings {
+		if w.Code == reason.BPFLeftOut {
+			return w
+		}
+	}
+	return reason.Reason{}
+}

@@ -14,6 +14,7 @@ import (
 type Examined struct {
 	SQM       bool // sqm-scripts shapes it, so it is no conflict
 	TakesOver bool // apply --replace can take over a foreign shaper
+	Judged    bool // its plans have classes by how flows behave
 }
 
 // An examination is the doctor's, with the data that Linux's checks share.

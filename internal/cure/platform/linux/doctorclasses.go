@@ -15,9 +15,23 @@ func (e *examination) classes() {
 				Remedy: "apply the plan again; and let the firewall delete its own tables, not all of them"})
 		}
 	}
+	if !e.own.Judged {
+		return
+	}
+	u := probeBPF(e.Ctx, e.Runner)
+	switch {
+	case u.none != "":
+		e.Find(platform.Finding{ID: "no-bpf", What: "calls are not protected by how flows behave: " + u.none, Why: unjudgedMatters, Remedy: u.remedy})
+	case u.slow != "":
+		e.Find(platform.Finding{ID: "slow-bpf", What: "calls are not protected by how flows behave: " + u.slow, Why: unjudgedMatters, Remedy: u.remedy + "; or have it all the same, at its cost: --classifier bpf"})
+	default:
+		return // the program sets no marks
+	}
 	if list, _ := OthersMarks(e.Ctx, e.Runner); len(list) > 0 {
 		e.Find(platform.Finding{ID: "whole-marks", Blocking: e.classed(), What: marksTaken(list),
-			Why:    "where the router takes no BPF program, rules that name what arrives set marks; beside such rules connections could go another way, or be dropped, so these rules are left out",
+			Why:    "without a BPF program rules that name what arrives set marks; beside such rules connections could go another way, or be dropped, so these rules are left out",
 			Remedy: ownMask})
 	}
 }
+
+const unjudgedMatters = "fair queues share the line between flows, and beside a hundred of them a call's share is too small; rules of your own still work (docs/classes.md)"

@@ -22,7 +22,7 @@ func Driver() *platform.Driver {
 		Aliases:      Aliases,
 		Unsure:       unsure,
 		Render:       Render,
-		Checks:       Checks(Examined{TakesOver: true}),
+		Checks:       Checks(Examined{TakesOver: true, Judged: true}),
 		Backend: func(o platform.Options) (platform.Backend, error) {
 			return &Backend{Runner: o.Runner, Replace: o.Replace, Preview: o.Preview, Exe: o.Exe, Remote: o.Remote}, nil
 		},

@@ -70,6 +70,9 @@ func ModuleCommand(ctx context.Context, r platform.Runner, modules ...string) st
 	load := "modprobe -a " + strings.Join(modules, " ")
 	switch Distro(ctx, r) {
 	case openWrt:
+		if slices.Contains(modules, "cls_bpf") {
+			return opkg(ctx, r, "kmod-sched-bpf")
+		}
 		return opkg(ctx, r, "kmod-sched-cake kmod-sched-core kmod-ifb")
 	case "ubuntu":
 		return "apt-get install linux-modules-extra-$(uname -r) && " + load

@@ -255,33 +255,72 @@ func (b *Backend) exe() string {
 	return b.Exe
 }
 
-// probeBPF finds out why the router has no BPF program that judges how flows behave, and why
-// that would cost it much; "" if it has one, and if it would not. Who may not load programs
-// can't tell: apply will.
-func probeBPF(ctx context.Context, r platform.Runner) (none, slow string) {
+// unjudged is why no BPF program judges how flows behave on a router, or why that would
+// cost it much, and what brings it; empty: one does.
+type unjudged struct{ none, slow, remedy string }
+
+// facts are those of the plan.
+func (u unjudged) facts() (none, slow string) {
+	if u.none != "" {
+		return u.none + "; to have it: " + u.remedy, ""
+	}
+	if u.slow != "" {
+		return "", u.slow + "; to have it cheaply: " + u.remedy
+	}
+	return "", ""
+}
+
+// Linux from here on takes the program, and has a compiler for 32 bits of MIPS.
+const (
+	leastLinux   = 5<<8 | 10
+	compilesMIPS = 5<<8 | 16
+)
+
+// probeBPF finds out whether a BPF program can judge how flows behave. Who may not load
+// programs can't tell: apply will.
+func probeBPF(ctx context.Context, r platform.Runner) unjudged {
 	_, said, err := r.Run(ctx, []string{self(r), "classifier", "able", bpf.Build()}, nil)
-	var missing *platform.MissingToolError
 	line, _, _ := strings.Cut(strings.TrimSpace(string(said)), "\n")
+	version, machine := kernelOf(ctx, r)
+	var missing *platform.MissingToolError
 	switch {
 	case err == nil:
 	case errors.As(err, &missing):
-		return "unbloat judges how flows behave by a BPF program that it loads itself, and it is not on the router", ""
+		return unjudged{none: "unbloat judges how flows behave by a BPF program that it loads itself, and it is not on the router", remedy: "install unbloat there"}
+	case strings.Contains(line, "another version"):
+		return unjudged{none: line, remedy: "install this version there"}
 	default:
 		if ok, known := Privileged(ctx, r); known && !ok {
-			return "", ""
+			return unjudged{}
 		}
-		return "the router takes no BPF program, which judges how flows behave (it needs Linux 5.10 and cls_bpf; OpenWrt: opkg install kmod-sched-bpf): " + cmp.Or(line, err.Error()), ""
+		const none = "the router takes no BPF program, which judges how flows behave: "
+		switch {
+		case version > 0 && version < leastLinux:
+			return unjudged{none: none + fmt.Sprintf("its Linux is %d.%d", version>>8, version&255), remedy: "a system with Linux 5.10 or newer (OpenWrt 22.03, Debian 11)"}
+		case strings.Contains(line, "cls_bpf"):
+			return unjudged{none: none + "its kernel has no BPF filters (module cls_bpf)", remedy: ModuleCommand(ctx, r, "cls_bpf")}
+		}
+		return unjudged{none: none + cmp.Or(line, err.Error()), remedy: "a kernel with CONFIG_BPF_SYSCALL, and without lockdown"}
 	}
 	if out, err := platform.Output(ctx, r, "cat", "/proc/sys/net/core/bpf_jit_enable"); err == nil && strings.TrimSpace(string(out)) == "0" {
-		return "", "the kernel interprets BPF programs (net.core.bpf_jit_enable=0; 1 has them compiled)"
+		return unjudged{slow: "the kernel interprets BPF programs (net.core.bpf_jit_enable=0)", remedy: "sysctl -w net.core.bpf_jit_enable=1"}
 	}
-	if out, err := platform.Output(ctx, r, "uname", "-mr"); err == nil {
-		var major, minor int
-		var machine string
-		_, err := fmt.Sscanf(string(out), "%d.%d", &major, &minor)
-		if _, machine, _ = strings.Cut(strings.TrimSpace(string(out)), " "); err == nil && machine == "mips" && (major < 5 || major == 5 && minor < 16) {
-			return "", "the kernel interprets BPF programs (on MIPS it compiles them from Linux 5.16 on)"
-		}
+	if machine == "mips" && version > 0 && version < compilesMIPS {
+		return unjudged{slow: fmt.Sprintf("the kernel interprets BPF programs: Linux %d.%d does not compile them on MIPS", version>>8, version&255), remedy: "a system with Linux 5.16 or newer (OpenWrt 24.10)"}
 	}
-	return "", ""
+	return unjudged{}
+}
+
+// kernelOf returns the kernel's version, as in 5<<8 | 10, and its machine; zero if unknown.
+func kernelOf(ctx context.Context, r platform.Runner) (version int, machine string) {
+	out, err := platform.Output(ctx, r, "uname", "-mr")
+	var major, minor int
+	if err != nil {
+		return 0, ""
+	}
+	if _, err := fmt.Sscanf(string(out), "%d.%d", &major, &minor); err != nil {
+		return 0, ""
+	}
+	_, machine, _ = strings.Cut(strings.TrimSpace(string(out)), " ")
+	return major<<8 | minor, machine
 }

@@ -182,7 +182,7 @@ func Detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Capab
 	case errors.As(err, &missing): // a kernel that is not tried for want of a tool has no classes that it can't have
 		f.Untried = err.Error()
 		f.NoClasses, f.NoMarks = probeClasses(ctx, r)
-		f.NoBPF, f.SlowBPF = probeBPF(ctx, r)
+		f.NoBPF, f.SlowBPF = probeBPF(ctx, r).facts()
 	case err != nil:
 		f.Untried = err.Error()
 	default:
@@ -194,7 +194,7 @@ func Detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Capab
 			f.NoRules = err == nil && !ok
 		}
 		f.NoClasses, f.NoMarks = probeClasses(ctx, r)
-		f.NoBPF, f.SlowBPF = probeBPF(ctx, r)
+		f.NoBPF, f.SlowBPF = probeBPF(ctx, r).facts()
 		if have["htb"] && have["fq_codel"] {
 			f.AQMs = append(f.AQMs, plan.FQCoDel)
 		}

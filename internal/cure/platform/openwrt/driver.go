@@ -21,7 +21,7 @@ func Driver() *platform.Driver {
 		Aliases:      linux.Aliases,
 		DefaultWAN:   linux.DefaultWAN,
 		Render:       Render,
-		Checks:       linux.Checks(linux.Examined{SQM: true}),
+		Checks:       linux.Checks(linux.Examined{SQM: true, Judged: true}),
 		Backend:      func(o platform.Options) (platform.Backend, error) { return &Backend{Runner: o.Runner}, nil },
 		// /var is on a tmpfs; /etc survives a reboot, as the sections do.
 		StateDir:  "/etc/unbloat/state",

@@ -41,7 +41,7 @@ enum code {
 struct rate { u64 gain, cost, most; };
 
 struct side {
-	u64 first_of_machine, light_of_machine, steady, steady_of_machine;
+	u64 first_of_machine, light_of_machine, steady, steady_of_machine, patience;
 	struct rate heavy, peers;
 	u64 first_bytes;
 	u32 priority[LANES + 2];
@@ -54,7 +54,7 @@ struct constants {
 	struct rate slow_acks; // in moments
 	u64 light_bytes, light_packets, speech, names, acks, acks_of_flow;
 	u64 heavy_bytes, long_bytes;
-	u64 busy_for, mixed_for, speaks_for, swarm_for, sustained, elastic_for, struck_for;
+	u64 busy_for, mixed_for, speaks_for, swarm_for, elastic_for, struck_for;
 	u64 unanswered_for, datagrams_for, stream_for, machine_for, port_for;
 	u32 small, window, second, flow_mask, machine_mask, port_mask, seed, major;
 	u8 thins, numbered, test, named, varies, htb, unused[2];
@@ -243,7 +243,7 @@ INLINE u32 steady(struct packet *p)
 	struct flow *f = p->f;
 	struct machine *m = p->m;
 	u64 now = p->now, length = p->length;
-	int speaks, over;
+	int speaks, call, room, over;
 	if (!p->udp || !f || !p->s->steady || !m)
 		return NEXT;
 	if (p->small && length >= ACK_BELOW && add(&f->small, PACKET, limits.second, now) > limits.speech) {
@@ -251,6 +251,8 @@ INLINE u32 steady(struct packet *p)
 		m->speaks = now + limits.speaks_for;
 	}
 	speaks = f->speaks > now;
+	call = m->speaks > now && !speaks;
+	room = add(&m->datagrams, length, limits.window, now) <= p->s->steady_of_machine;
 	p->why = TOOK_MORE;
 	if (f->elastic > now) {
 		if (!speaks || limits.varies)
@@ -262,14 +264,14 @@ INLINE u32 steady(struct packet *p)
 		add(&m->steady, length, limits.window, now);
 		return IS(INTERACTIVE, STEADY);
 	}
-	if (f->struck > now && !speaks && m->speaks > now) {
+	if (f->struck > now && !speaks && (call || !room)) {
 		p->why = WAITS;
 		return elastic(p, speaks);
 	}
-	over = above(&f->rate, add(&f->rate, length, limits.window, now), p->s->steady, now, limits.sustained);
-	if (!over) // those that were elastic before are the first to go
-		over = above(&m->steady, add(&m->steady, length, limits.window, now), p->s->steady_of_machine, now,
-			     f->struck > now ? limits.sustained : 3 * limits.sustained);
+	over = above(&f->rate, length, p->s->steady, p->s->patience, now);
+	if (!over) // one that is above its own bound goes before the others of its machine
+		over = above(&m->steady, length, p->s->steady_of_machine,
+			     f->struck > now || m->crowd > now || call ? 0 : 3 * p->s->patience, now);
 	if (!over)
 		return IS(INTERACTIVE, STEADY);
 	if (f->struck <= now || speaks)

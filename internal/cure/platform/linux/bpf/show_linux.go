@@ -33,10 +33,10 @@ type (
 	}
 
 	machineRecord struct {
-		Key                         address
-		Keep, Crowd, Speaks, _      uint64
-		First, Light, Steady, Names estimate
-		Heavy                       [2]uint64
+		Key                                    address
+		Keep, Crowd, Speaks, _                 uint64
+		First, Light, Steady, Datagrams, Names estimate
+		Heavy                                  [2]uint64
 	}
 )
 

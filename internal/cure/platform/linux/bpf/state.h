@@ -34,7 +34,7 @@ struct flow {
 struct machine {
 	struct address key; // or 0, 0, 0 and its number
 	u64 keep, crowd, speaks, zero;
-	struct estimate first, light, steady, names;
+	struct estimate first, light, steady, datagrams, names;
 	struct bucket heavy;
 };
 
@@ -129,16 +129,16 @@ INLINE u64 add(struct estimate *e, u64 n, u32 shift, u64 now)
 	return e->window = window + n;
 }
 
-// above reports whether what add returned has been above a bound for so long.
-INLINE int above(struct estimate *e, u64 window, u64 most, u64 now, u64 sustained)
+// above adds n more to the window, and reports whether more than patience bytes have come
+// since it went above a bound.
+INLINE int above(struct estimate *e, u64 n, u64 most, u64 patience, u64 now)
 {
-	if (window <= most) {
+	if (add(e, n, limits.window, now) <= most) {
 		e->over = 0;
 		return 0;
 	}
-	if (!e->over)
-		e->over = now;
-	return now - e->over >= sustained;
+	e->over += n;
+	return e->over > patience;
 }
 
 // exceeds takes the cost of one from a bucket, if that has it.
