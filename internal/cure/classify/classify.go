@@ -47,12 +47,12 @@ const (
 	Up   Direction = "up"
 )
 
-// index is a direction's place where both have one.
-func (d Direction) index() int {
-	if d == Down {
-		return 1
+// by returns what belongs to a direction.
+func by[T any](d Direction, down, up T) T {
+	if d == Up {
+		return up
 	}
-	return 0
+	return down
 }
 
 // Limits are what tells the class of a flow that no rule names. Rates count
@@ -82,37 +82,19 @@ type Limits struct {
 }
 
 // CalmOf returns what the light flows of one machine may have together in a direction.
-func (l Limits) CalmOf(d Direction) unit.Rate {
-	if d == Up {
-		return l.CalmOfUp
-	}
-	return l.CalmOfHost
-}
+func (l Limits) CalmOf(d Direction) unit.Rate { return by(d, l.CalmOfHost, l.CalmOfUp) }
 
 // SteadyOf returns what a flow of datagrams may have in a direction and still be
 // steady; 0: none is.
-func (l Limits) SteadyOf(d Direction) unit.Rate {
-	if d == Up {
-		return l.SteadyUp
-	}
-	return l.Steady
-}
+func (l Limits) SteadyOf(d Direction) unit.Rate { return by(d, l.Steady, l.SteadyUp) }
 
 // SteadyOfMachine returns what the steady flows of one machine may have together.
 func (l Limits) SteadyOfMachine(d Direction) unit.Rate {
-	if d == Up {
-		return l.SteadyOfHostUp
-	}
-	return l.SteadyOfHost
+	return by(d, l.SteadyOfHost, l.SteadyOfHostUp)
 }
 
 // FirstOf returns what a connection carries first in a direction.
-func (l Limits) FirstOf(d Direction) unit.Size {
-	if d == Down {
-		return max(l.FirstBytes, 1)
-	}
-	return max(l.FirstUp, 1)
-}
+func (l Limits) FirstOf(d Direction) unit.Size { return max(by(d, l.FirstBytes, l.FirstUp), 1) }
 
 // A Lane is where packets of a class go: a class's own, or that of acknowledgements.
 type Lane struct {
@@ -140,12 +122,7 @@ type Policy struct {
 }
 
 // lanes returns those of a direction.
-func (p Policy) lanes(d Direction) []Lane {
-	if d == Up {
-		return p.Up
-	}
-	return p.Down
-}
+func (p Policy) lanes(d Direction) []Lane { return by(d, p.Down, p.Up) }
 
 // Numbers of protocols (IANA).
 const (

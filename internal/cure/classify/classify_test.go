@@ -159,6 +159,24 @@ func TestElasticWaits(t *testing.T) {
 	}
 }
 
+// Twenty streams of one machine, each just below the bound, go first for less than half a
+// second's worth of the line together, and none is tried again while the others send.
+func TestTwentyBelowTheBound(t *testing.T) {
+	c := classifier(aPolicy())
+	var all []*stream
+	for i := range uint16(20) {
+		all = append(all, &stream{port: i + 1, sizes: []unit.Size{1228}, gap: 5525 * time.Microsecond, from: unit.Instant(i) * second / 4000})
+	}
+	walk(c, 60*second, 0, all...)
+	first := unit.Size(0)
+	for _, s := range all {
+		first += unit.Size(s.first) * 1228
+	}
+	if most := (5 * unit.MbitPerSecond).Bytes(time.Second / 2); first == 0 || first > most {
+		t.Errorf("%s of them go first, of at most %s", first, most)
+	}
+}
+
 // A key frame of 60 kB at once costs a stream nothing.
 func TestKeyFrame(t *testing.T) {
 	c := classifier(aPolicy())

@@ -53,7 +53,7 @@ const (
 	LightMixed        // a small one of a light flow that has larger ones too
 	Steady            // its flow stays below its bound
 	TookMore          // its flow took more, or its machine's together did
-	Waits             // its flow was elastic before, and a call of its machine goes on
+	Waits             // its flow was elastic before, and a call of its machine goes on, or there is no room
 	Sound             // its flow took more, but it is small, and speaks
 	BusySmall         // its flow took more, but it is as small as an acknowledgement
 	WasBulk           // its flow is bulk already
@@ -120,12 +120,7 @@ func New(p Policy, s Setting) *Classifier {
 	return c
 }
 
-func (c *Classifier) of(d Direction) *Side {
-	if d == Up {
-		return &c.n.Up
-	}
-	return &c.n.Down
-}
+func (c *Classifier) of(d Direction) *Side { return by(d, &c.n.Down, &c.n.Up) }
 
 // A walk is one packet's way through the table.
 type walk struct {
@@ -178,11 +173,7 @@ func (c *Classifier) begin(p *Packet) *walk {
 	w := &walk{Classifier: c, p: p, s: c.of(p.Direction), tcp: p.Protocol == TCP, udp: p.Protocol == UDP, small: uint32(p.Length) <= c.n.Small}
 	k := FlowKey{p.Home, p.Far, p.HomePort, p.FarPort, p.Protocol}
 	hash := c.flowHash(k)
-	other := Up
-	if p.Direction == Up {
-		other = Down
-	}
-	w.other = c.findFlow(other, k, hash)
+	w.other = c.findFlow(by(p.Direction, Up, Down), k, hash)
 	if p.Direction == Down {
 		p.Machine = 0
 		if w.other != nil {
@@ -235,34 +226,33 @@ func (w *walk) isFirst() bool { return w.tcp && w.bytes > 0 && w.bytes <= w.s.Fi
 
 func (w *walk) isHeavy() bool { return w.f != nil && w.bytes > w.n.HeavyBytes && !w.f.heavy }
 
-// rule: a rule of nftables' names the packet. What arrives comes here before nftables:
-// what leaves says it for both.
-func (w *walk) rule() verdict {
-	if w.n.Named == 0 {
-		return verdict{}
-	}
-	l := uint8(0)
-	if w.p.Direction == Up {
-		l = w.s.LaneOfTin[w.p.Named&15]
-		if w.f != nil {
-			w.f.named = w.n.Down.LaneOfTin[w.p.NamedDown&15]
-		}
-	} else if w.other != nil {
-		l = w.other.named
-	}
+// given is the verdict of a row that has a lane for the packet, or none.
+func given(l uint8, c Code) verdict {
 	if l == 0 {
 		return verdict{}
 	}
-	return verdict{lane(l), ByRule}
+	return verdict{lane(l), c}
 }
 
-// mark: its DSCP, where that is trusted.
-func (w *walk) mark() verdict {
-	if l := w.s.LaneOfDSCP[w.p.DSCP&63]; l != 0 {
-		return verdict{lane(l), ByDSCP}
+// rule: a rule of nftables' names the packet. What arrives comes here before nftables:
+// what leaves says it for both.
+func (w *walk) rule() verdict {
+	switch {
+	case w.n.Named == 0:
+		return verdict{}
+	case w.p.Direction == Up:
+		if w.f != nil {
+			w.f.named = w.n.Down.LaneOfTin[w.p.NamedDown&15]
+		}
+		return given(w.s.LaneOfTin[w.p.Named&15], ByRule)
+	case w.other != nil:
+		return given(w.other.named, ByRule)
 	}
 	return verdict{}
 }
+
+// mark: its DSCP, where that is trusted.
+func (w *walk) mark() verdict { return given(w.s.LaneOfDSCP[w.p.DSCP&63], ByDSCP) }
 
 // name: DNS and ping.
 func (w *walk) name() verdict {
@@ -383,11 +373,12 @@ func (w *walk) light() verdict {
 	return verdict{voice, LightSmall}
 }
 
-// steady: a flow of datagrams below its bound. It is elastic from the moment that it has
-// been above it for a while, or has brought its machine's above theirs, and then does not go
+// steady: a flow of datagrams below its bound. It is elastic from the moment that it has been
+// above it for long enough, or has brought its machine's above theirs, and then does not go
 // first: for 4 s, doubled each time. Of one that speaks, as a call does, what is within the
 // bound goes first even then, packet by packet: by what waits its sender learns that it takes
-// too much. While a machine has a call, what was elastic before is not tried again.
+// too much. What was elastic before waits for room: while a call of its machine goes on, and
+// while its machine's datagrams, also those that wait, are above the bound.
 func (w *walk) steady() verdict {
 	f, m, length := w.f, w.m, uint64(w.p.Length)
 	if !w.udp || f == nil || w.s.Steady == 0 || m == nil {
@@ -401,7 +392,7 @@ func (w *walk) steady() verdict {
 	call, room := m.speaks > w.now && !speaks, m.datagrams.add(length, w.n.Window, w.now) <= w.s.SteadyOfMachine
 	w.why = TookMore
 	switch {
-	case f.elastic > w.now && !(speaks && w.n.Varies == 0):
+	case f.elastic > w.now && (!speaks || w.n.Varies != 0):
 		return w.elastic(speaks)
 	case f.elastic > w.now:
 		if f.rate.add(0, w.n.Window, w.now)+length > w.s.Steady || m.steady.add(0, w.n.Window, w.now)+length > w.s.SteadyOfMachine {

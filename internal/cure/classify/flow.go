@@ -66,11 +66,6 @@ func (f Flow) String() string {
 
 func (f Flow) hasPorts() bool { return HasPorts(Number(f.Protocol)) }
 
-// Key is the flow as the meters' sets know it, in nftables' words.
-func (f Flow) Key() string {
-	return fmt.Sprintf("%s . %s . %d . %s . %d", f.Protocol, f.Home.Addr(), f.Home.Port(), f.Far.Addr(), f.Far.Port())
-}
-
 // Of returns the packet in question. A TCP packet that is no longer than a usual
 // acknowledgement counts as one.
 func (f Flow) Of(d Direction) Packet {

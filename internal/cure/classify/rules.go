@@ -47,21 +47,12 @@ func (r Rule) HasPorts() bool { return len(r.Port)+len(r.HomePort)+len(r.FarPort
 // HiddenByNAT reports whether an address or network of the home is one that the
 // WAN does not show: a private one of IPv4 (RFC 1918).
 func HiddenByNAT(home string) bool {
-	a := addressOf(home)
+	a := network(home).Addr()
 	return a.Is4() && a.IsPrivate()
 }
 
 // IsIPv4 reports whether an address or network of a rule is one of IPv4.
-func IsIPv4(s string) bool { return addressOf(s).Is4() }
-
-// addressOf returns an address, or that of a network; the zero one of anything else.
-func addressOf(s string) netip.Addr {
-	if n, err := netip.ParsePrefix(s); err == nil {
-		return n.Addr()
-	}
-	a, _ := netip.ParseAddr(s)
-	return a
-}
+func IsIPv4(s string) bool { return network(s).Addr().Is4() }
 
 // Trust says what marks are worth. A mark is trusted on the side that it
 // comes from; a washed direction leaves the router without marks.

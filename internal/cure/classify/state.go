@@ -155,7 +155,7 @@ func room[T any](b *[WaysOfBucket]T, keep func(*T) (until uint64, free bool)) *T
 }
 
 func (c *Classifier) findFlow(d Direction, k FlowKey, hash uint32) *flow {
-	f := find(&c.sides[d.index()].flows[hash&c.n.FlowMask], func(f *flow) bool { return f.key == k })
+	f := find(&by(d, &c.sides[1], &c.sides[0]).flows[hash&c.n.FlowMask], func(f *flow) bool { return f.key == k })
 	if f == nil || f.keep <= c.now {
 		return nil
 	}
@@ -164,7 +164,7 @@ func (c *Classifier) findFlow(d Direction, k FlowKey, hash uint32) *flow {
 
 // takeFlow returns a flow's place, a new one if it has none; nil if there is no room.
 func (c *Classifier) takeFlow(d Direction, k FlowKey, hash uint32, answered bool) *flow {
-	b := &c.sides[d.index()].flows[hash&c.n.FlowMask]
+	b := &by(d, &c.sides[1], &c.sides[0]).flows[hash&c.n.FlowMask]
 	f := find(b, func(f *flow) bool { return f.key == k })
 	if f != nil && f.keep > c.now {
 		return f
@@ -179,7 +179,7 @@ func (c *Classifier) takeFlow(d Direction, k FlowKey, hash uint32, answered bool
 }
 
 func (c *Classifier) takeMachine(d Direction, k machineKey, hash uint32) *machine {
-	b := &c.sides[d.index()].machines[hash&c.n.MachineMask]
+	b := &by(d, &c.sides[1], &c.sides[0]).machines[hash&c.n.MachineMask]
 	m := find(b, func(m *machine) bool { return m.key == k })
 	if m == nil {
 		m = room(b, func(m *machine) (uint64, bool) { return m.keep, m.keep <= c.now })
@@ -196,13 +196,13 @@ func (c *Classifier) takeMachine(d Direction, k machineKey, hash uint32) *machin
 
 // swarms reports whether a direction has found a port to be a swarm's.
 func (c *Classifier) swarms(d Direction, k portKey, hash uint32) bool {
-	p := find(&c.sides[d.index()].ports[hash&c.n.PortMask], func(p *port) bool { return p.key == k })
+	p := find(&by(d, &c.sides[1], &c.sides[0]).ports[hash&c.n.PortMask], func(p *port) bool { return p.key == k })
 	return p != nil && p.swarm > c.now
 }
 
 // partner counts a port's new partner; beyond the allowed number it is a swarm's.
 func (c *Classifier) partner(d Direction, k portKey, hash uint32) {
-	b := &c.sides[d.index()].ports[hash&c.n.PortMask]
+	b := &by(d, &c.sides[1], &c.sides[0]).ports[hash&c.n.PortMask]
 	p := find(b, func(p *port) bool { return p.key == k })
 	if p == nil {
 		p = room(b, func(p *port) (uint64, bool) { return p.keep, p.keep <= c.now })

@@ -186,7 +186,7 @@ func words(p plan.Plan, d plan.Direction, f classify.Flow, h bpf.Half, m bpf.Mac
 		}
 		return say("it took more than %s, the most a steady flow may have", b.SteadyOf(d).Short())
 	case classify.Waits:
-		return "it was elastic before, and waits while a call of its machine goes on"
+		return say("it was elastic before, and waits: while a call of its machine goes on, and while all datagrams of its machine have more than %s", b.SteadyOfMachine(d).Short())
 	case classify.Long, classify.WasBulk:
 		if carried > b.LongBytes {
 			return say("it has carried %s, more than %s", carried, b.LongBytes)

@@ -463,30 +463,30 @@ func guestCosts() error {
 		name string
 		how  func() error
 	}{
-		{"no queue", func() error { return nil }},
+		{"no shaper", func() error { return nil }},
+		{"fq_codel", func() error { return guestApply("--aqm", "fq_codel", "--classes", "off") }},
+		{"fq_codel + program", func() error { return guestApply("--aqm", "fq_codel", "--classes", "on") }},
 		{"CAKE + u32", func() error { return guestApply("--classes", "off") }}, // filters for acknowledgements and small packets
-		{"CAKE", func() error {
+		{"CAKE with nat", func() error {
 			if err := lines("tc filter del dev wan parent b10a:"); err != nil {
 				return err
 			}
 			return tins("besteffort")()
 		}},
-		{"CAKE, 1 of 8 tins", tins("precedence")},
-		{"CAKE, 3 of 8 tins", func() error {
-			w.marked(0, 34, 46) // each is of another tin, of 8 as of 4
-			return tins("precedence")()
+		{"CAKE", tins("besteffort nonat")},
+		{"CAKE with nat, 3 of 8 tins", func() error {
+			w.marked(0, 34, 46) // each is of another tin
+			return tins("precedence nat")()
 		}},
-		{"CAKE, 3 of 4 tins", tins("diffserv4")},
-		{"CAKE + nft", func() error {
+		{"default", func() error {
 			w.marked(0)
-			return guestApply("--classifier", "nft")
+			return guestApply()
 		}},
-		{"CAKE + BPF", func() error { return guestApply("--classifier", "bpf") }},
-		{"CAKE + BPF, two LANs", func() error { // some machines may have no number, so CAKE looks for them
+		{"default, two LANs", func() error { // some machines may have no number, so CAKE looks for them
 			if err := lines("ip addr add 192.168.2.1/24 dev lo"); err != nil {
 				return err
 			}
-			return guestApply("--classifier", "bpf")
+			return guestApply()
 		}},
 	} {
 		if err := x.how(); err != nil {
