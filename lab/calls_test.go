@@ -3,6 +3,7 @@ package lab_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"unbloat/lab/scenario"
 )
@@ -63,6 +64,35 @@ func TestVideoCallsInLab(t *testing.T) {
 					d.atMost("frozen, s", max(up.FrozenS, down.FrozenS), row.frozen)
 					d.atMost("the longest freeze, s", max(up.LongestS, down.LongestS), 1)
 				}
+			})
+		})
+	}
+}
+
+// A stream of 1.44 Mbit/s without sound, as a camera's is, that begins beside uploads of its own
+// machine goes first from its first second on.
+func TestStreamBeginsInLab(t *testing.T) {
+	t.Parallel()
+	for _, uploads := range []int{4, 16} {
+		if uploads < 16 && !long() {
+			continue
+		}
+		t.Run(fmt.Sprintf("%d uploads", uploads), func(t *testing.T) {
+			t.Parallel()
+			overDraws(t, func(d *draw) {
+				s := embedded(d.T, "steady")
+				s.Test.Seconds = 15 * time.Second // of which the stream has the last three
+				for i, l := range s.Loads {
+					switch l.Kind {
+					case scenario.Game:
+						s.Loads[i].Start = 12 * time.Second
+					case scenario.Upload:
+						s.Loads[i].Flows = uploads
+					}
+				}
+				l := loadOf(d, d.runs(s, fmt.Sprintf("a stream begins beside %d, seed %d", uploads, d.seed), []string{"plan"})["plan"], scenario.Game).Latency
+				d.atMost("p95 increase, ms", l.IncreaseMs.P95, 60)
+				d.atMost("loss", l.Loss, 0.01)
 			})
 		})
 	}

@@ -162,7 +162,7 @@ func (f *doctorFlags) print(w io.Writer, r *platform.DoctorReport) error {
 		}
 		fmt.Fprintf(w, "%s: %s\n  why:    %s\n  remedy: %s\n", mark, x.What, x.Why, x.Remedy)
 	}
-	printHeadroom(w, r.Headroom)
+	printHeadroom(w, r.Headroom, f.down+f.up)
 	for _, s := range r.Skipped {
 		fmt.Fprintf(w, "not examined: %s\n", s)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"unbloat/internal/cure/platform"
 	"unbloat/internal/cure/platform/linux"
+	"unbloat/unit"
 )
 
 // headroomCheck is the doctor's check that watches the router for some seconds.
@@ -22,9 +23,10 @@ func headroomCheck() func(*platform.Examination) {
 	})
 }
 
-// printHeadroom prints what was measured; nil: nothing was.
-func printHeadroom(w io.Writer, h *platform.Headroom) {
+// printHeadroom prints what was measured, and what should shape at a rate of both directions
+// together; nil: nothing was.
+func printHeadroom(w io.Writer, h *platform.Headroom, asked unit.Rate) {
 	if h != nil && h.Valid {
-		fmt.Fprintf(w, "headroom: %s\n", linux.HeadroomSentence(*h))
+		fmt.Fprintf(w, "headroom: %s\nengine: %s\n", linux.HeadroomSentence(*h), linux.Engine(*h, asked))
 	}
 }

@@ -222,6 +222,27 @@ func HeadroomSentence(h platform.Headroom) string {
 	return text
 }
 
+// fastLine is from where on several queues do a line no harm (docs/class-rules.md).
+const fastLine = 500 * unit.MbitPerSecond
+
+// Engine says what should shape a router of which the headroom was measured, at a rate of
+// both directions together, and why.
+func Engine(h platform.Headroom, asked unit.Rate) string {
+	const others = "; unbloat tune finds the rate that holds"
+	switch spread := unit.Rate(float64(h.PerCore) * float64(h.Cores)); {
+	case asked == 0 || h.MostTo >= asked:
+		return "CAKE with classes, which is the default, since the router carries that"
+	case h.Cores > 1 && h.Work < 0.7*float64(h.Cores)*h.Busiest && spread >= asked:
+		text := fmt.Sprintf("CAKE with classes, once the work is spread: one of %d cores does most of it, and all could carry %s. Switch on packet steering (RPS; on OpenWrt: uci set network.globals.packet_steering=1; uci commit network; service network restart)", h.Cores, spread.Short())
+		if asked >= fastLine {
+			text += "; CAKE itself stays on one core, as no plan sets cake_mq, which Linux 7.0 has"
+		}
+		return text + others
+	default:
+		return "the LAN's side without classes (--side lan --classes off), which takes less than half of a shaper's work; where the firewall has many rules with a flow table in software too (--flow-table --lan IF); where the kernel has no CAKE, or classes are worth more than fair hosts, HTB with fq_codel (--aqm fq_codel --classes on)" + others
+	}
+}
+
 // judgeHeadroom makes findings of the headroom that was measured.
 func judgeHeadroom(e *platform.Examination) {
 	h, asked := e.Headroom, e.Down+e.Up
@@ -231,6 +252,6 @@ func judgeHeadroom(e *platform.Examination) {
 	}
 	if asked > 0 && h.MostTo < asked {
 		e.Find(platform.Finding{ID: "headroom", What: fmt.Sprintf("%s are asked for, and %s", asked.Short(), HeadroomSentence(*h)),
-			Why: "when a core is busy, packets wait outside the queues that are kept short", Remedy: "unbloat plan --flow-table spares the most, and says what it gives up; --classes off and --side lan spare some; unbloat tune finds the rate that holds"})
+			Why: "when a core is busy, packets wait outside the queues that are kept short", Remedy: Engine(*h, asked)})
 	}
 }

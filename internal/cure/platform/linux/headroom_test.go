@@ -148,6 +148,31 @@ func TestHeadroomOfThreads(t *testing.T) {
 	}
 }
 
+// Engine names CAKE where the router carries the rate, spreads work that one of several cores
+// does, and otherwise takes work away.
+func TestEngine(t *testing.T) {
+	const mbit = unit.MbitPerSecond
+	one := platform.Headroom{Valid: true, Cores: 1, Busiest: 0.5, Work: 0.5, PerCore: 180 * mbit, Most: 180 * mbit, MostTo: 220 * mbit}
+	four := one
+	four.Cores = 4
+	for name, x := range map[string]struct {
+		h        platform.Headroom
+		asked    unit.Rate
+		has, not string
+	}{
+		"enough":              {one, 100 * mbit, "default", "--side"},
+		"no rate":             {one, 0, "default", "--side"},
+		"a weak core":         {one, 400 * mbit, "--side lan --classes off", "packet steering"},
+		"one of four cores":   {four, 400 * mbit, "packet_steering=1", "cake_mq"},
+		"and a fast line":     {four, 600 * mbit, "cake_mq", "--side"},
+		"more than all cores": {four, 900 * mbit, "--flow-table", "packet steering"},
+	} {
+		if got := Engine(x.h, x.asked); !strings.Contains(got, x.has) || strings.Contains(got, x.not) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
 // The check watches a router, and says which rate is too much for it. A router on which
 // nothing happens costs one second.
 func TestMeasureHeadroom(t *testing.T) {
