@@ -946,8 +946,8 @@ func TestHouse(t *testing.T) {
 		what    string
 		n, most int
 	}{
-		{"packages with code", len(lines), 81},
-		{"lines of product code, without the laboratory, stand-ins, tests, comments and blank lines", product, 83300},
+		{"packages with code", len(lines), 80},
+		{"lines of product code, without the laboratory, stand-ins, tests, comments and blank lines", product, 83600},
 	} {
 		t.Logf("%d %s, at most %d", x.n, x.what, x.most)
 		if x.n > x.most {
