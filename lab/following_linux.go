@@ -27,13 +27,14 @@ const (
 	followDir    = "/run/unbloatd"
 	followConfig = followDir + "/unbloat.toml"
 	followSocket = followDir + "/unbloatd.sock"
+	followLog    = followDir + "/decisions.log"
 )
 
 // followSettles is how long what follows the line has before the measuring begins.
 const followSettles = 3 * time.Second
 
 // daemonConfig is the configuration of `unbloat daemon` for a case.
-func daemonConfig(d *scenario.Daemon) []byte {
+func daemonConfig(d *scenario.Daemon, log bool) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "[[wan]]\ninterface = %q\nlan = %q\n", RouterWAN, RouterLAN)
 	for _, k := range []struct {
@@ -46,6 +47,9 @@ func daemonConfig(d *scenario.Daemon) []byte {
 	}
 	if d.Follow {
 		fmt.Fprintf(&b, "follow = true\nreflectors = [\"%s\"]\n", strings.Join(Reflectors(), `", "`))
+		if log {
+			fmt.Fprintf(&b, "decisions = %q\n", followLog)
+		}
 	}
 	return b.Bytes()
 }
@@ -55,7 +59,7 @@ func (a *agent) daemon(ctx context.Context, d *scenario.Daemon) error {
 	if err := os.MkdirAll(followDir, 0o700); err != nil {
 		return err
 	}
-	if err := os.WriteFile(followConfig, daemonConfig(d), 0o600); err != nil {
+	if err := os.WriteFile(followConfig, daemonConfig(d, a.g.Log), 0o600); err != nil {
 		return err
 	}
 	cmd := a.unbloat(ctx, NodeRouter, "daemon", "--config", followConfig, "--state-dir", followDir)

@@ -68,6 +68,7 @@ type CaseResult struct {
 	LineUpBps      float64       `json:"line_up_bps,omitempty"`
 	Tune           *TuneResult   `json:"tune,omitempty"`
 	Shapers        *ShaperRates  `json:"shapers,omitempty"`     // where the rates follow the line
+	Followed       *FollowLog    `json:"followed,omitempty"`    // where Options.Log asked for it
 	ProbeBytes     uint64        `json:"probe_bytes,omitempty"` // that the daemon sent and received to follow it, in Ethernet frames
 	WallSeconds    float64       `json:"wall_seconds"`
 	VirtualSeconds float64       `json:"virtual_seconds"`
@@ -116,6 +117,7 @@ type Guest struct {
 	Server   bool               `json:"server"`          // start `unbloat serve` for Command too
 	Autorate string             `json:"autorate"`        // absolute path of cake-autorate's folder, for cases that have it
 	Shell    bool               `json:"shell"`           // Command talks to the terminal
+	Log      bool               `json:"log,omitempty"`   // have the daemon write what it measures and decides
 	TuneOnly bool               `json:"tune_only"`       // leave it at what the tuner itself measures
 	Programs Programs           `json:"programs"`
 	Out      string             `json:"out"`              // absolute path of the folder that the guest may write to

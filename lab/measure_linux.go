@@ -120,6 +120,13 @@ func (a *agent) measure(ctx context.Context) (*CaseResult, error) {
 			return nil, fmt.Errorf("ask the daemon: %w", err)
 		}
 		r.ProbeBytes = said.Line.ProbeBytes
+		if a.g.Log {
+			text, err := os.ReadFile(followLog)
+			if err != nil {
+				return nil, fmt.Errorf("read what the daemon decided: %w", err)
+			}
+			r.Followed = &FollowLog{Began: began, Text: string(text)}
+		}
 	}
 	if foreign != nil {
 		if err := foreign.undo(ctx, shaped != nil && (tuned == nil || tuned.Kept)); err != nil {

@@ -23,6 +23,7 @@ type Options struct {
 	Programs Programs     // that run inside; none: this one, and the unbloat beside it
 	Console  io.Writer    // receives what the guests print; nil: nobody
 	Started  func(string) // called with a line for each case that has ended; may be nil
+	Log      bool         // have the daemon write what it measures and decides (CaseResult.Followed)
 	Router   *Router      // a router's own image in place of the lab's router; nil: the lab's
 }
 
@@ -88,7 +89,7 @@ func Run(ctx context.Context, s *scenario.Scenario, o Options) (*Result, error) 
 	var wg sync.WaitGroup
 	for i, c := range cases {
 		wg.Go(func() {
-			g := Guest{Engine: kernel.Engine, Scenario: s, Case: c.Name, Programs: o.Programs, Server: true, Seed: o.seed(), Autorate: autorate}
+			g := Guest{Engine: kernel.Engine, Scenario: s, Case: c.Name, Programs: o.Programs, Server: true, Seed: o.seed(), Autorate: autorate, Log: o.Log}
 			r, err := runCase(ctx, kernel, g, o)
 			if err != nil {
 				cancel(fmt.Errorf("case %s: %w", c.Name, err))

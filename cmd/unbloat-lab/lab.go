@@ -67,6 +67,8 @@ type labRunFlags struct {
 	json     bool
 	quiet    bool
 	output   string
+	log      string
+	figure   string
 	router   labRouterFlags
 }
 
@@ -182,6 +184,8 @@ func newLabRunCommand() *cobra.Command {
 	c.Flags().BoolVar(&f.json, "json", false, "print the result as JSON (unbloat.lab/1)")
 	c.Flags().BoolVar(&f.quiet, "quiet", false, "no progress")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "also write the JSON to this file")
+	c.Flags().StringVar(&f.log, "decisions", "", "write all that the daemon measured and decided to `FILE` (of one case that follows its line)")
+	c.Flags().StringVar(&f.figure, "figure", "", "draw the same as SVG to `FILE`")
 	f.router.register(c.Flags())
 	c.ValidArgsFunction = completeScenarios
 	_ = c.RegisterFlagCompletionFunc("case", completeCases)
@@ -236,7 +240,15 @@ func runLab(c *cobra.Command, name string, f labRunFlags) error {
 	if f.seed == 0 {
 		return cli.Exit(cli.Usage, errors.New("--seed: a seed is a number from 1"))
 	}
-	o := lab.Options{Engine: engine, Cases: f.cases, Seed: f.seed, Router: router}
+	o := lab.Options{Engine: engine, Cases: f.cases, Seed: f.seed, Router: router, Log: f.log != "" || f.figure != ""}
+	if o.Log {
+		if engine == lab.Sim || router != nil || len(f.cases) != 1 {
+			return cli.UsageError("--decisions, --figure: give one --case, which follows its line in the lab's kernel")
+		}
+		if x, err := s.Case(f.cases[0]); err != nil || x.Router.Mode != scenario.ModeDaemon || !x.Router.Daemon.Follow {
+			return cli.UsageError("--decisions, --figure: case %s does not follow its line", f.cases[0])
+		}
+	}
 	if !f.quiet {
 		o.Started = func(line string) { fmt.Fprintln(c.ErrOrStderr(), line) }
 		o.Console = c.ErrOrStderr()
@@ -244,6 +256,11 @@ func runLab(c *cobra.Command, name string, f labRunFlags) error {
 	r, err := runScenario(c.Context(), s, o, f.platform)
 	if err != nil {
 		return labError(err)
+	}
+	if o.Log {
+		if err := writeFollowed(s, r.Cases[0].Followed, f); err != nil {
+			return err
+		}
 	}
 	text, err := json.Marshal(r)
 	if err != nil {

@@ -34,6 +34,7 @@ func newRootCommand() *cobra.Command {
 	told := []*cobra.Command{newDemoCommand(), newLabCommand(), newSimCommand()}
 	root.AddCommand(told...)
 	root.AddCommand(newInsideCommands()...)
+	root.AddCommand(newFollowCommand())
 	root.AddCommand(cli.ManualCommand(cli.Manual{Version: cli.Version(version)}, func() []*cobra.Command { return told }))
 	cli.CompleteValues(root, []string{"sim replay", "sim merge", "sim predict"}, valuesOf)
 	return root

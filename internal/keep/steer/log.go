@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"time"
 
 	"unbloat/internal/keep/follow"
 	"unbloat/unit"
@@ -20,6 +21,7 @@ type logbook struct {
 	file io.WriteCloser // nil: it could not be opened
 	to   *bufio.Writer
 	n    int
+	told unit.Instant // when it was last flushed
 }
 
 func openLogbook(c *follow.Controller, open func() (io.WriteCloser, error), now unit.Instant) (*logbook, error) {
@@ -49,8 +51,13 @@ func (l *logbook) Write(b []byte) (int, error) {
 
 // round begins the next file where one is full.
 func (l *logbook) round(now unit.Instant) error {
+	const flushEvery = time.Second // so that one can watch it
 	if l.n < LogMost {
-		return nil
+		if l.file == nil || now.Sub(l.told) < flushEvery {
+			return nil
+		}
+		l.told = now
+		return l.to.Flush()
 	}
 	err := l.Close()
 	if err == nil {
