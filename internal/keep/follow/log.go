@@ -16,7 +16,10 @@ import (
 // numbers are differences from those before. So a bad evening can be run again, and
 // becomes a test.
 
-const logHeader = "unbloat follow log 1"
+const (
+	logHeader   = "unbloat follow log 1"
+	mostNumbers = 4096 // flows that are told apart at one time
+)
 
 // Kinds of lines, with their numbers. The first is a time, in ns.
 const (
@@ -37,6 +40,8 @@ type Recorder struct {
 	line    []byte
 	at      unit.Instant
 	counted Counters
+	numbers map[uint32]int64 // of flows
+	given   int64            // of them
 	err     error
 }
 
@@ -96,8 +101,26 @@ func (r *Recorder) Ask(now unit.Instant) (int, bool) {
 // Delay implements Decider.
 func (r *Recorder) Delay(d Delay) {
 	flag := map[bool]int64{true: 1}
-	r.write(logDelay, d.At, int64(d.Source), int64(d.Operator), flag[d.Passive], int64(d.RTT), flag[d.OneWay], int64(d.Up), int64(d.Down))
+	source, operator := int64(d.Source), int64(d.Operator)
+	if d.Passive {
+		source, operator = r.number(d.Source), r.number(d.Operator)
+	}
+	r.write(logDelay, d.At, source, operator, flag[d.Passive], int64(d.RTT), flag[d.OneWay], int64(d.Up), int64(d.Down))
 	r.Controller.Delay(d)
+}
+
+// number stands for what a flow is told by, which may be made of an address.
+func (r *Recorder) number(id uint32) int64 {
+	n, is := r.numbers[id]
+	if !is {
+		if len(r.numbers) >= mostNumbers || r.numbers == nil {
+			r.numbers = map[uint32]int64{}
+		}
+		r.given++
+		n = r.given
+		r.numbers[id] = n
+	}
+	return n
 }
 
 // Count implements Decider.

@@ -115,3 +115,20 @@ func FuzzReplay(f *testing.F) {
 		_ = Replay(bytes.NewReader(text), func(r Replayed) { checkBounds(t, r.Controller.p, r.Decision) })
 	})
 }
+
+// A log has no address of the home's peers, nor what is made of one.
+func TestLogHasNoAddresses(t *testing.T) {
+	c, err := New(usual(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	r := NewRecorder(c, 0, &b)
+	for i := range 2 * mostNumbers {
+		id := uint32(3_000_000_000 + i%(mostNumbers+100))
+		r.Delay(Delay{At: unit.Instant(i + 1e9), Source: id, Operator: ^id, Passive: true, RTT: time.Millisecond})
+	}
+	if strings.Contains(b.String(), " 30000") || len(r.numbers) > mostNumbers {
+		t.Errorf("%d numbers; %.300s", len(r.numbers), b.String())
+	}
+}
