@@ -581,8 +581,8 @@ func TestStarlinkNotSeen(t *testing.T) {
 			s.look(now, true)
 		}
 		// By chance a few of few may be near each other, but not of many.
-		if s.seen && s.near(int(s.at/starlinkBin)) < starlinkEnds*s.all {
-			t.Fatalf("seen, with %.1f of %.1f events there", s.near(int(s.at/starlinkBin)), s.all)
+		if s.seen && s.near(int(s.at*starlinkBins/starlinkStep)) < starlinkShare/2*s.all {
+			t.Fatalf("seen, with %.1f of %.1f events there", s.near(int(s.at*starlinkBins/starlinkStep)), s.all)
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -28,10 +29,9 @@ type learnedHour struct {
 }
 
 const (
-	learnEvery  = time.Minute
-	learnLeast  = 5 // minutes of an hour that are enough to go by
-	learnMost   = 10_000
-	learnWeight = 0.02 // of a new minute, once there have been many
+	learnEvery = time.Minute
+	learnLeast = 5  // minutes of an hour that are enough to go by
+	learnMost  = 50 // minutes that an hour remembers
 )
 
 // observe takes in what the line carried in a minute of an hour.
@@ -44,7 +44,7 @@ func (l *Learned) observe(hour int, d Direction, bps float64) {
 		h.low, h.usual = bps, bps
 		return
 	}
-	weight := max(1/float64(h.minutes), learnWeight)
+	weight := 1 / float64(h.minutes)
 	h.low = towards(h.low, bps, weight, 0.1)
 	h.usual = towards(h.usual, bps, weight, 0.5)
 }
@@ -127,11 +127,11 @@ func DecodeLearned(text []byte) (*Learned, error) {
 			h := &l.hours[last][d]
 			low, err1 := learnedNumber(f, 1+3*d, 1e12)
 			usual, err2 := learnedNumber(f, 2+3*d, 1e12)
-			minutes, err3 := learnedNumber(f, 3+3*d, learnMost)
+			minutes, err3 := learnedNumber(f, 3+3*d, math.MaxUint32)
 			if errors.Join(err1, err2, err3) != nil || low > usual || (minutes > 0) != (low > 0) {
 				return nil, fmt.Errorf("the learned rates: line %d is damaged", i+2)
 			}
-			h.low, h.usual, h.minutes = low, usual, uint32(minutes)
+			h.low, h.usual, h.minutes = low, usual, min(uint32(minutes), learnMost)
 		}
 	}
 	return l, nil

@@ -11,18 +11,13 @@ import (
 const (
 	starlinkStep = 15 * time.Second
 	starlinkAt   = 12 * time.Second       // the first of a minute
-	quietAround  = 300 * time.Millisecond // before and after
-)
+	quietAround  = 300 * time.Millisecond // before and after: packets are late for so long
 
-// How the pattern is seen, where nobody has told of it.
-const (
-	starlinkBins   = 60 // of the 15 s
-	starlinkBin    = starlinkStep / starlinkBins
-	starlinkApart  = time.Second // of two late packets that are two events
-	starlinkForget = 0.95        // of what was seen, with each event
-	starlinkLeast  = 6.0         // events near one place of the 15 s
-	starlinkShare  = 0.6         // of all
-	starlinkEnds   = 0.3         // of all: it is no longer so
+	// Where nobody has told of it, it is seen: places of the 15 s, half of quietAround and
+	// more; as many events near one of them as chance hardly brings; of all events.
+	starlinkBins  = 60
+	starlinkLeast = 6.0
+	starlinkShare = 0.6 // and of half as many it is no longer so
 )
 
 // starlink finds the pattern: late packets again and again at the same place of 15 s.
@@ -41,16 +36,16 @@ func (s *starlink) look(now unit.Instant, late bool) {
 	if !late {
 		return
 	}
-	event := !s.begun || now.Sub(s.late) > starlinkApart
+	event := !s.begun || now.Sub(s.late) > moment
 	s.late, s.begun = now, true
 	if !event {
 		return
 	}
-	s.all = s.all*starlinkForget + 1
+	s.all += 1 - s.all/20 // what was seen long ago counts less
 	for i := range s.bins {
-		s.bins[i] *= starlinkForget
+		s.bins[i] -= s.bins[i] / 20
 	}
-	s.bins[int(place(now)/starlinkBin)]++
+	s.bins[int(place(now)*starlinkBins/starlinkStep)]++
 	// An event may lie at the edge of two.
 	best, most := 0, 0.0
 	for i := range s.bins {
@@ -60,8 +55,8 @@ func (s *starlink) look(now unit.Instant, late bool) {
 	}
 	switch {
 	case most >= starlinkLeast && most >= starlinkShare*s.all:
-		s.seen, s.at = true, time.Duration(best)*starlinkBin+starlinkBin/2
-	case most < starlinkEnds*s.all:
+		s.seen, s.at = true, time.Duration(2*best+1)*starlinkStep/(2*starlinkBins)
+	case most < starlinkShare/2*s.all:
 		s.seen = false
 	}
 }
