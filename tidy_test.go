@@ -947,7 +947,7 @@ func TestHouse(t *testing.T) {
 		n, most int
 	}{
 		{"packages with code", len(lines), 80},
-		{"lines of product code, without the laboratory, stand-ins, tests, comments and blank lines", product, 83600},
+		{"lines of product code, without the laboratory, stand-ins, tests, comments and blank lines", product, 83700},
 	} {
 		t.Logf("%d %s, at most %d", x.n, x.what, x.most)
 		if x.n > x.most {

@@ -58,11 +58,11 @@ func (l FollowLog) Figure(s *scenario.Scenario) ([]byte, error) {
 	lineOf := [2]func(scenario.Change) unit.Rate{func(c scenario.Change) unit.Rate { return c.Down }, func(c scenario.Change) unit.Rate { return c.Up }}
 	firsts := [2]unit.Rate{s.Line.Down, s.Line.Up}
 	rates := [2]panel{{"Mbit/s down", 26, 120, mostRate(lineOf[0], firsts[0])}, {"Mbit/s up", 176, 120, mostRate(lineOf[1], firsts[1])}}
-	delay := panel{"ms of queue", 326, 80, 200}
+	delay := panel{"ms of queue", 326, 80, 100}
 	strips := [2]float64{430, 448}
 
-	var paths [2]strings.Builder // of the rates
-	var delays [2]strings.Builder
+	var paths [2]path // of the rates
+	var delays [2]path
 	var bands bytes.Buffer
 	var since [2]time.Duration
 	var was [2]follow.Kind
@@ -82,8 +82,8 @@ func (l FollowLog) Figure(s *scenario.Scenario) ([]byte, error) {
 		drawn++
 		for d := range paths {
 			is := r.Controller.Situation(follow.Direction(d))
-			step(&paths[d], x(at), rates[d].y(r.Decision.Rate[d].Mbit()))
-			step(&delays[d], x(at), delay.y(unit.Ms(is.Delay)))
+			paths[d].to(x(at), rates[d].y(r.Decision.Rate[d].Mbit()))
+			delays[d].to(x(at), delay.y(unit.Ms(is.Delay)))
 			if is.Is != was[d] {
 				band(d, at)
 				was[d], since[d] = is.Is, at
@@ -98,6 +98,8 @@ func (l FollowLog) Figure(s *scenario.Scenario) ([]byte, error) {
 	}
 	for d := range was {
 		band(d, end)
+		fmt.Fprintf(&paths[d], "H%.1f", x(end))
+		fmt.Fprintf(&delays[d], "H%.1f", x(end))
 	}
 
 	var b bytes.Buffer
@@ -111,18 +113,18 @@ func (l FollowLog) Figure(s *scenario.Scenario) ([]byte, error) {
 		b.WriteByte('\n')
 	}
 	for d, p := range rates {
-		var line strings.Builder
+		var line path
 		now := firsts[d]
-		step(&line, x(0), p.y(now.Mbit()))
+		line.to(x(0), p.y(now.Mbit()))
 		for _, c := range s.Line.Vary {
 			if r := lineOf[d](c); r > 0 || c.Exact {
 				now = r
 			}
 			if at := c.At - s.Test.Idle; at <= end {
-				step(&line, x(at), p.y(now.Mbit()))
+				line.to(x(at), p.y(now.Mbit()))
 			}
 		}
-		step(&line, x(end), p.y(now.Mbit()))
+		fmt.Fprintf(&line, "H%.1f", x(end))
 		fmt.Fprintf(&b, "<path d=\"%s\" fill=\"none\" stroke=\"#999999\" stroke-width=\"2\" stroke-dasharray=\"5 3\"/>\n", line.String())
 		fmt.Fprintf(&b, "<path d=\"%s\" fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\"/>\n", paths[d].String(), wayInks()[d])
 		fmt.Fprintf(&b, "<path d=\"%s\" fill=\"none\" stroke=\"%s\"/>\n", delays[d].String(), wayInks()[d])
@@ -133,11 +135,11 @@ func (l FollowLog) Figure(s *scenario.Scenario) ([]byte, error) {
 		fmt.Fprintf(&b, `<text x="%.1f" y="478" text-anchor="middle" fill="#555555">%.0f s</text>`, x(at), at.Seconds())
 	}
 	left := figureLeft
-	fmt.Fprintf(&b, "\n<text x=\"%.0f\" y=\"500\" fill=\"#555555\">dashed: what the line carries</text>", left)
-	left += 178
+	fmt.Fprintf(&b, "\n<text x=\"%.0f\" y=\"500\" fill=\"#555555\">dashed: what the line carries; blank: nothing to do</text>", left)
+	left += 300
 	for _, k := range []follow.Kind{follow.IsRoom, follow.IsQueueing, follow.IsDraining, follow.IsDrained, follow.IsShaped, follow.IsBlind} {
 		fmt.Fprintf(&b, `<rect x="%.0f" y="490" width="12" height="12" fill="%s"/><text x="%.0f" y="500" fill="#555555">%s</text>`, left, inks[k], left+16, k)
-		left += 84
+		left += 76
 	}
 	b.WriteString("</svg>\n")
 	return b.Bytes(), nil
@@ -146,11 +148,19 @@ func (l FollowLog) Figure(s *scenario.Scenario) ([]byte, error) {
 // wayInks are the colours of the directions.
 func wayInks() [2]string { return [2]string{"#1f6fb4", "#b4561f"} }
 
-// step goes on with a line that holds its value until the next.
-func step(path *strings.Builder, x, y float64) {
-	if path.Len() == 0 {
-		fmt.Fprintf(path, "M%.1f %.1f", x, y)
-		return
+// A path is a line that holds its value until the next.
+type path struct {
+	strings.Builder
+	y string
+}
+
+func (p *path) to(x, y float64) {
+	is := fmt.Sprintf("%.1f", y)
+	switch {
+	case p.Len() == 0:
+		fmt.Fprintf(p, "M%.1f %s", x, is)
+	case is != p.y:
+		fmt.Fprintf(p, "H%.1fV%s", x, is)
 	}
-	fmt.Fprintf(path, "H%.1fV%.1f", x, y)
+	p.y = is
 }

@@ -45,8 +45,7 @@ type source struct {
 	tells     bool          // it tells the ways apart
 	untold    int           // samples in a row that told round trips only
 	asked     unit.Instant  // the oldest probe without an answer; never: none
-	lastAsked unit.Instant
-	heard     unit.Instant // never: not yet
+	heard     unit.Instant  // never: not yet
 	misses    int
 	hits      int
 	dead      bool
@@ -172,7 +171,6 @@ func (s *sources) ask(now unit.Instant, every time.Duration, resort bool) (int, 
 			continue
 		}
 		x.sent++
-		x.lastAsked = now
 		if x.asked == never {
 			x.asked = now
 		}
