@@ -34,9 +34,9 @@ func TestVideoCallsInLab(t *testing.T) {
 		{"call-webrtc", 0.9, 1, 4.2, 0, 0, true},
 		{"call-webrtc-16", 0.8, 1, 4.2, 0, 0, false},
 		{"call-webrtc-many", 0.8, 1, 4.2, 0, 0, false},
-		{"call-webrtc-quic", 0.7, 1, 4.2, 0, 0, true},
+		{"call-webrtc-quic", 0.9, 1, 4.2, 0, 0, true},
 		{"call-webrtc-peers", 0.9, 2.5 / 1.5, 4.2, 0, 0, false},
-		{"call-webrtc-abuser", 0.4, 1, 4, 0.5, 0.9, true},
+		{"call-webrtc-abuser", 0.9, 1, 4.2, 0.2, 0.9, true},
 		{"call-webrtc-slow", 0, 1, 4, 4, 0, false}, // pictures have what is left: 0 to 2.6 s were seen, in pieces
 	} {
 		if !row.byDay && !long() {
