@@ -82,6 +82,7 @@ func englishPlan() map[Code]string {
 		TinsOfClasses:          "a class is one of its tins, which goes first up to its share of the rate and no further",
 		IsolationOfHome:        "fair between the home's machines first, then between each one's flows",
 		IngressCharged:         "a packet that is dropped here has crossed the line already, so it is charged",
+		NATUnnumbered:          "machines behind other interfaces than {lan:s} have no number from the BPF program, so CAKE looks for them in conntrack: a forwarded packet takes 14 % more instructions than with CAKE alone, and 7 % fewer where there is one LAN",
 		NATNumbered:            "the BPF program numbers the machines where they enter {lan:s}, the only interface with machines behind it, so CAKE need not look for them in conntrack",
 		NATLookup:              "the WAN sees every machine of the home under one address; conntrack knows which is which",
 		IntervalOfLine:         "its target is a twentieth, {target_ms:ms4}: what keeps a single download of this line's {rtt_ms:ms4} busy after a drop, where the line has no queue of its own to do it",

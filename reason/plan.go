@@ -111,6 +111,7 @@ const (
 	IngressCharged     Code = "ingress_charged"
 	NATLookup          Code = "nat_lookup"
 	NATNumbered        Code = "nat_numbered"
+	NATUnnumbered      Code = "nat_unnumbered"
 	IntervalOfLine     Code = "interval_of_line"
 	IntervalOfRTT      Code = "interval_of_rtt"
 	IntervalOfPictures Code = "interval_of_pictures"

@@ -197,13 +197,18 @@ func (m *maker) classifier(c *Classes) {
 // withoutNAT has CAKE look at no connections where the program numbers every machine.
 // Then CAKE takes machine and flow from the program, and does not look for them itself.
 func (m *maker) withoutNAT(c *Classes) {
-	if !m.facts.OneLAN || m.aqm != CAKE {
+	if m.aqm != CAKE {
 		return
 	}
-	m.plan.Up.NAT, m.plan.Down.NAT = false, false
+	value, code := word("no"), reason.NATNumbered
+	if !m.facts.OneLAN {
+		value, code = word("yes"), reason.NATUnnumbered
+	} else {
+		m.plan.Up.NAT, m.plan.Down.NAT = false, false
+	}
 	for _, d := range []Direction{DirectionUp, DirectionDown} {
 		i := slices.IndexFunc(m.plan.Reasons, func(r Reason) bool { return r.Field == field(d, "nat") })
-		m.plan.Reasons[i].Value, m.plan.Reasons[i].Why = word("no"), say(reason.NATNumbered, "lan", c.LAN)
+		m.plan.Reasons[i].Value, m.plan.Reasons[i].Why = value, say(code, "lan", c.LAN)
 	}
 }
 

@@ -75,7 +75,7 @@ func TestClassifier(t *testing.T) {
 		if p.AQM != plan.CAKE {
 			continue
 		}
-		if !p.Up.NAT || !p.Down.NAT {
+		if two, _ := p.Why("up.nat"); !p.Up.NAT || !p.Down.NAT || two.Why.Code != reason.NATUnnumbered {
 			t.Errorf("%s: CAKE does not look for machines, and some may be behind another interface", x.name)
 		}
 		facts.OneLAN = true
