@@ -63,6 +63,7 @@ func German() *Language {
 	}
 	maps.Copy(l.Words, germanTables())
 	maps.Copy(l.Words, germanFraming())
+	maps.Copy(l.Words, germanMarks())
 	maps.Copy(l.Words, germanFollow())
 	maps.Copy(l.Words, englishPlan()) // plans are not translated into German yet, but for what the daemon tells of them
 	maps.Copy(l.Words, map[Code]string{

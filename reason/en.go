@@ -69,6 +69,7 @@ func newEnglish() *Language {
 	}
 	maps.Copy(l.Words, englishTables())
 	maps.Copy(l.Words, englishFraming())
+	maps.Copy(l.Words, englishMarks())
 	maps.Copy(l.Words, englishFollow())
 	maps.Copy(l.Words, englishPlan())
 	maps.Copy(l.Names, englishPlanNames())

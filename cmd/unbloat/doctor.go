@@ -21,6 +21,7 @@ type doctorFlags struct {
 	routerFlags
 	wan, lan, linkLayer string
 	down, up            unit.Rate
+	marks               string
 	headroom            bool // measure it, which takes some seconds
 }
 
@@ -43,6 +44,7 @@ func newDoctorCommand() *cobra.Command {
 	fs.StringVar(&f.wan, "wan", "", "`IF`, the interface towards the internet (default: that of the default route)")
 	fs.StringVar(&f.lan, "lan", "", "`IF`, the interface towards the home")
 	fs.StringVar(&f.linkLayer, "link-layer", "", "what the line is: ethernet, docsis, atm or ptm")
+	fs.StringVar(&f.marks, "marks", "", marksUsage)
 	rateFlag(fs, &f.down, "down", "the download rate that is wanted")
 	rateFlag(fs, &f.up, "up", "the upload rate that is wanted")
 	return c
@@ -50,9 +52,20 @@ func newDoctorCommand() *cobra.Command {
 
 func runDoctor(c *cobra.Command, f *doctorFlags) error {
 	f.headroom = true
+	marks, err := readMarks(c.InOrStdin(), f.marks)
+	if err != nil {
+		return err
+	}
 	report, err := f.examine(c.Context())
 	if err != nil {
 		return changeError(err)
+	}
+	if marks != nil {
+		if found, is := marksFinding(marks); is {
+			report.Findings = append(report.Findings, found)
+		} else {
+			report.Checked = append(report.Checked, "marks on the way")
+		}
 	}
 	if err := f.print(c.OutOrStdout(), report); err != nil {
 		return err

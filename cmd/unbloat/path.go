@@ -25,7 +25,7 @@ type pathFlags struct {
 	flows, maxHops, homeHops, size       int
 	idle, loaded, interval               time.Duration
 	names, report, json, quiet, ip4, ip6 bool
-	plain                                bool
+	plain, marks                         bool
 }
 
 func newPathCommand() *cobra.Command {
@@ -40,8 +40,13 @@ increase begins: home network, router's uplink, or provider and beyond.
 
 The load needs a server beyond the line: run ` + "`unbloat serve`" + ` there. No privilege
 is needed on Linux. A hop that is slow while the hops behind it are not does not
-count: routers give such probes low priority.`,
-		Example: "  unbloat path 9.9.9.9\n  unbloat path test.example.net --load test.example.net --direction up --report",
+count: routers give such probes low priority.
+
+--marks also sends probes that carry EF, NQB, ECT(1) and CE, and shows at which hop
+a mark is changed, by what hops quote of them. With --load it asks that server too,
+both ways, and whether a queue under load marks CE at ECT(1) (L4S). The JSON of it is
+for ` + "`unbloat plan --marks FILE` and `unbloat doctor --marks FILE`" + `.`,
+		Example: "  unbloat path 9.9.9.9\n  unbloat path test.example.net --load test.example.net --direction up --report\n  unbloat path test.example.net --load test.example.net --marks",
 		Args:    cli.ExactArgs(1, "one HOST"),
 	}
 	o.keepFlags.register(cmd)
@@ -57,6 +62,7 @@ count: routers give such probes low priority.`,
 	f.IntVar(&o.homeHops, "home-hops", -1, "how many hops belong to the home; 0 on the router itself (default: guessed)")
 	f.IntVar(&o.size, "bytes", int(path.DefaultSize), "size of a probe's packet, IP header included")
 	f.StringVar(&o.way, "way", string(netio.HopAuto), "how to probe: auto, icmp, raw or udp")
+	f.BoolVar(&o.marks, "marks", false, "also find out which marks (DSCP, ECN) arrive, and who changes them (as root: it reads whole ICMP messages)")
 	f.BoolVar(&o.names, "names", false, "look up the hops' names")
 	f.BoolVarP(&o.ip4, "ipv4", "4", false, "use IPv4")
 	f.BoolVarP(&o.ip6, "ipv6", "6", false, "use IPv6")
@@ -98,6 +104,9 @@ func (o *pathFlags) check(ctx context.Context) error {
 	case netio.HopAuto, netio.HopICMP, netio.HopRaw, netio.HopUDP:
 	default:
 		return cli.UsageError("path: --way %q: must be auto, icmp, raw or udp", o.way)
+	}
+	if o.marks && o.way != string(netio.HopAuto) && o.way != string(netio.HopRaw) {
+		return cli.UsageError("path: --marks with --way %s: only whole ICMP messages show with which mark a probe came; leave --way out", o.way)
 	}
 	if o.server.server == "" {
 		return nil
@@ -150,7 +159,10 @@ func (o *pathFlags) trace(c *cobra.Command, host string, show *pathView) (*path.
 	}
 	cfg := path.WalkConfig{
 		Host: host, To: to, Way: netio.HopWay(o.way), Path: path.Config{Interval: o.interval, MaxHops: o.maxHops},
-		Size: unit.Size(o.size), Idle: o.idle, Loaded: o.loaded, Names: o.names, HomeHops: o.homeHops, Progress: show.observe,
+		Size: unit.Size(o.size), Idle: o.idle, Loaded: o.loaded, Names: o.names, HomeHops: o.homeHops, Progress: show.observe, Marks: o.marks,
+	}
+	if o.marks {
+		cfg.Way = netio.HopRaw
 	}
 	if o.server.server == "" {
 		return path.Walk(ctx, cfg)

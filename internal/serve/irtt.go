@@ -187,7 +187,7 @@ func (i *irttServer) echo(from *netio.Peer, c *irttConn, token uint64, seq uint3
 	e.Receive = irtt.Stamp{Wall: at, Mono: at.Sub(i.born)}
 	e.Send = irtt.Stamp{Wall: now, Mono: now.Sub(i.born)}
 	irtt.PutReply(out, e, c.params, i.key)
-	from.Mark(c.params.DSCP >> 2)
+	from.Mark(uint8(c.params.DSCP) &^ 3) // not its ECN
 	return out
 }
 

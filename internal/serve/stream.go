@@ -191,7 +191,21 @@ func (s *Server) datagram(from *netio.Peer, at unit.Instant, b []byte) []byte {
 	if err != nil || n == 0 || !st.book(n) {
 		return nil
 	}
+	if h.Classed {
+		s.sayClass(from, h.Class, b)
+	}
 	return b[:n]
+}
+
+// sayClass writes into an answer with which traffic class the question came, and has it sent
+// with the one that is asked for. The first question's is not known: nobody had asked for it.
+func (s *Server) sayClass(from *netio.Peer, answer uint8, b []byte) {
+	if class, known := from.Class(); known {
+		probe.PutClass(b, class)
+	} else {
+		s.udp.AskClasses()
+	}
+	from.Mark(answer)
 }
 
 // listen starts a downstream stream, once, and only to the address of the

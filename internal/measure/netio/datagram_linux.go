@@ -20,7 +20,14 @@ type Datagram struct {
 	stamp stamper
 	hops  hopWatch
 	inbox *inbox
+
+	six, classes bool // classes: that of the datagram at hand is asked for
+	class        uint8
+	classed      bool
 }
+
+// Class returns the traffic class (DSCP and ECN) of the datagram at hand, after Mark.
+func (d *Datagram) Class() (class uint8, known bool) { return d.class, d.classed }
 
 const (
 	batch    = 16
@@ -63,7 +70,7 @@ func dialDatagram(clock *Clock, to netip.AddrPort, kind, proto, dscp int) (*Data
 	if err != nil {
 		return nil, fmt.Errorf("open a datagram socket to %s: %w", to, err)
 	}
-	d := &Datagram{fd: fd, clock: clock, stamp: stamper{clock: clock}}
+	d := &Datagram{fd: fd, clock: clock, stamp: stamper{clock: clock}, six: family == unix.AF_INET6}
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1) // else: the time of reading
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1<<20)
 	askHops(fd, family == unix.AF_INET6)
@@ -108,6 +115,9 @@ func (d *Datagram) Drain(receive func(at unit.Instant, b []byte)) error {
 		for i := range n {
 			b, oob := d.inbox.at(i)
 			d.hops.see(hopLimit(oob))
+			if d.classes {
+				d.class, d.classed = classOf(oob)
+			}
 			receive(d.stamp.instant(kernelStamp(oob), now), b)
 		}
 		if n < batch {

@@ -20,5 +20,14 @@ func (s *PacketServer) SetDSCP(dscp int) error {
 // CanMark says that Peer.Mark works here.
 const CanMark = false
 
-// Mark has the answer to the datagram at hand sent with a DSCP (0–63).
-func (p *Peer) Mark(int) {}
+// AskClasses does nothing here: Peer.Class knows no traffic class.
+func (s *PacketServer) AskClasses() {}
+
+// Mark has the answer to the datagram at hand sent with a traffic class (DSCP and ECN).
+func (p *Peer) Mark(uint8) {}
+
+// Mark is of Linux only.
+func (d *Datagram) Mark(uint8) error { return unsupported("mark datagrams") }
+
+// Class knows no traffic class here.
+func (d *Datagram) Class() (class uint8, known bool) { return 0, false }

@@ -60,6 +60,8 @@ type HopSocket interface {
 	// the payload for the port; else it is a whole ICMP message, whose checksum
 	// and identifier a ping socket fills in.
 	Send(ttl int, port uint16, b []byte) error
+	// Mark has what is sent from now on carry a traffic class: DSCP and ECN.
+	Mark(class uint8) error
 	// Drain hands over everything that has come.
 	Drain(receive func(HopEvent)) error
 	// Close closes the socket.

@@ -108,6 +108,19 @@ func (s *portableHops) Send(ttl int, _ uint16, b []byte) error {
 	return nil
 }
 
+func (s *portableHops) Mark(class uint8) error {
+	var err error
+	if s.six {
+		err = s.conn.IPv6PacketConn().SetTrafficClass(int(class))
+	} else {
+		err = s.conn.IPv4PacketConn().SetTOS(int(class))
+	}
+	if err != nil {
+		return fmt.Errorf("mark probes with the traffic class %#02x: %w", class, err)
+	}
+	return nil
+}
+
 func (s *portableHops) Drain(receive func(HopEvent)) error {
 	s.mu.Lock()
 	queue := s.queue

@@ -22,6 +22,7 @@ type hopSocket struct {
 	buf    [2048]byte
 	oob    [512]byte
 	lastTT int
+	marked uint8 // traffic class of what is sent
 }
 
 // dialHops opens the socket of one way.
@@ -110,6 +111,17 @@ func (s *hopSocket) setTTL(ttl int) error {
 		s.lastTT = ttl
 	}
 	return err
+}
+
+func (s *hopSocket) Mark(class uint8) error {
+	if class == s.marked {
+		return nil
+	}
+	if err := setClass(s.fd, s.six, class); err != nil {
+		return fmt.Errorf("mark probes with the traffic class %#02x: %w", class, err)
+	}
+	s.marked = class
+	return nil
 }
 
 func (s *hopSocket) Drain(receive func(HopEvent)) error {

@@ -84,8 +84,9 @@ func (s *PacketServer) serve(handle Handler) error {
 			datagram, oob := p.in.at(i)
 			p.from.Addr = p.in.from(i)
 			stamp, alone := stampAlone(oob)
-			if p.from.n = 0; !alone {
+			if p.from.n, p.from.classed = 0, false; !alone {
 				stamp, p.from.n = kernelStamp(oob), putLocal(p.from.local[:], oob)
+				p.from.class, p.from.classed = classOf(oob)
 			}
 			b := handle(&p.from, s.stamp.instant(stamp, now), datagram)
 			if len(b) > 0 {

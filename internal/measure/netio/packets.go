@@ -14,7 +14,14 @@ type Peer struct {
 	Addr  netip.AddrPort
 	local [oobLocal]byte
 	n     int
+
+	class   uint8
+	classed bool
 }
+
+// Class returns the traffic class (DSCP and ECN) of the datagram at hand, if the system was
+// asked for it (AskClasses) and tells.
+func (p *Peer) Class() (class uint8, known bool) { return p.class, p.classed }
 
 // oobLocal holds two control messages: where to send from, and with which DSCP.
 const oobLocal = 64

@@ -15,14 +15,19 @@ func setDSCP(fd int, six bool, dscp int) error {
 	if dscp == 0 {
 		return nil
 	}
+	return setClass(fd, six, uint8(dscp)<<2)
+}
+
+// setClass gives what the socket sends a traffic class: DSCP and ECN.
+func setClass(fd int, six bool, class uint8) error {
 	if six {
-		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_TCLASS, dscp<<2); err != nil {
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_TCLASS, int(class)); err != nil {
 			return err
 		}
-		_ = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_TOS, dscp<<2) // for mapped addresses
+		_ = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_TOS, int(class)) // for mapped addresses
 		return nil
 	}
-	return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_TOS, dscp<<2)
+	return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_TOS, int(class))
 }
 
 // tcpOptions sets congestion control and DSCP on a socket. An empty cc and a

@@ -180,34 +180,34 @@ func (c *Codec) message(h Heard) (Reply, bool) {
 	if !ok {
 		return Reply{}, false
 	}
-	quote, ok := c.datagram(b[icmpHeader:])
+	quote, class, ok := c.datagram(b[icmpHeader:])
 	if !ok {
 		return Reply{}, false
 	}
 	seq, ok := c.echo(quote, c.kinds().echo)
-	return Reply{Seq: seq, Kind: kind, From: h.From, Why: why}, ok
+	return Reply{Seq: seq, Kind: kind, From: h.From, Why: why, Quoted: true, Class: class}, ok
 }
 
-// datagram returns the transport part of an IP datagram to the target that an
-// ICMP error quotes. IPv6 extension headers are not looked through: probes have none.
-func (c *Codec) datagram(b []byte) ([]byte, bool) {
+// datagram returns the transport part and the traffic class of an IP datagram to the target
+// that an ICMP error quotes. IPv6 extension headers are not looked through: probes have none.
+func (c *Codec) datagram(b []byte) (transport []byte, class uint8, ok bool) {
 	target := c.Target.WithZone("")
 	if target.Is6() {
 		ok := len(b) > ipv6Header && b[0]>>4 == 6 && b[6] == protoICMP6 && netip.AddrFrom16([16]byte(b[24:40])) == target
 		if !ok {
-			return nil, false
+			return nil, 0, false
 		}
-		return b[ipv6Header:], true
+		return b[ipv6Header:], b[0]<<4 | b[1]>>4, true
 	}
 	if len(b) < ipv4Header || b[0]>>4 != 4 {
-		return nil, false
+		return nil, 0, false
 	}
 	n := int(b[0]&0x0f) * 4
 	later := binary.BigEndian.Uint16(b[6:])&0x1fff != 0 // a later fragment has no transport header
 	if n < ipv4Header || n > len(b) || later || b[9] != protoICMP4 || netip.AddrFrom4([4]byte(b[16:20])) != target {
-		return nil, false
+		return nil, 0, false
 	}
-	return b[n:], true
+	return b[n:], b[1], true
 }
 
 // checksum is that of RFC 1071; of a message that carries its own it is 0.

@@ -39,6 +39,9 @@ type Capabilities struct {
 	CPU      float64               // busiest share, 0–1
 	Lateness []time.Duration
 	Notes    []string
+	Marked   bool         // marks were sent
+	Server   []ServerMark // as the load's server saw them, idle
+	Marks    []ServerMark // under load
 }
 
 // Judge finds where the increase starts, from the figures of the hops.
@@ -63,6 +66,9 @@ func Judge(hops []Hop, f Capabilities) *Result {
 	r.validate()
 	if r.Load != nil {
 		r.Begins = r.begins()
+	}
+	if f.Marked {
+		r.Marks = judgeMarks(hops, f.Server, f.Marks)
 	}
 	r.Verdict = r.sentence()
 	r.remark()

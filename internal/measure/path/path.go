@@ -21,6 +21,7 @@ const (
 	Uncounted Phase = iota
 	Idle
 	Loaded
+	Marked // each probe carries one of Config.Marks
 	nPhases
 )
 
@@ -49,6 +50,7 @@ const (
 type Config struct {
 	Interval time.Duration // between two probes to the same hop
 	MaxHops  int
+	Marks    []uint8 // traffic classes of the probes of Marked, in turn
 }
 
 func (c Config) withDefaults() Config {
@@ -65,8 +67,9 @@ func (c Config) withDefaults() Config {
 
 // A Probe is to be sent at once, passing at most TTL hops.
 type Probe struct {
-	Seq uint16 // below SeqSpace
-	TTL int    // from 1
+	Seq   uint16 // below SeqSpace
+	TTL   int    // from 1
+	Class uint8  // traffic class: DSCP and ECN
 }
 
 // A Kind says what an answer means.
@@ -85,6 +88,9 @@ type Reply struct {
 	Kind Kind
 	From netip.Addr
 	Why  string // of Refused: what was said
+	// Quoted says that Class is the traffic class with which the probe came there.
+	Quoted bool
+	Class  uint8
 }
 
 // A Hop is one step of the path, as far as it is known.
@@ -95,6 +101,8 @@ type Hop struct {
 	Refusal     string       // why the path ends here before the destination
 	Idle        Stats
 	Loaded      Stats
+	// Quoted has, of each traffic class that was sent, how often the hop quoted which.
+	Quoted map[uint8]map[uint8]int
 }
 
 // Addr returns the hop's usual address; the zero Addr if it is silent.

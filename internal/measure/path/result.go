@@ -30,8 +30,9 @@ type Result struct {
 	HomeHops       int          `json:"home_hops"`       // how many hops belong to the home
 	Begins         *Beginning   `json:"begins"`          // where the increase begins; null: there is none, or no load
 	Load           *Load        `json:"load,omitempty"`
-	Hops           []HopFigures `json:"hops"` // never nil
-	CPU            float64      `json:"cpu"`  // busiest share of this machine in a counted phase, 0–1
+	Marks          *Marks       `json:"marks,omitempty"` // what became of marks, if they were sent
+	Hops           []HopFigures `json:"hops"`            // never nil
+	CPU            float64      `json:"cpu"`             // busiest share of this machine in a counted phase, 0–1
 	LatenessMs     Lateness     `json:"probe_lateness_ms"`
 }
 

@@ -66,6 +66,17 @@ func (h *hop) saw(a netip.Addr) {
 	h.addrs[i].n++
 }
 
+// quote books with which traffic class a probe of another came here.
+func (h *hop) quote(sent, came uint8) {
+	if h.quoted == nil {
+		h.quoted = map[uint8]map[uint8]int{}
+	}
+	if h.quoted[sent] == nil {
+		h.quoted[sent] = map[uint8]int{}
+	}
+	h.quoted[sent][came]++
+}
+
 // addresses returns who answered, most answers first.
 func (h *hop) addresses() []netip.Addr {
 	order := slices.SortedStableFunc(slices.Values(h.addrs), func(a, b seen) int { return cmp.Compare(b.n, a.n) })

@@ -34,6 +34,8 @@ type simNet struct {
 	now       unit.Instant
 	arriving  []arriving
 	sent      []departed
+	bleacher  int               // hop that changes traffic classes as by says; 0: none
+	by        func(uint8) uint8 //
 }
 
 type arriving struct {
@@ -80,6 +82,13 @@ func (n *simNet) send(p Probe) {
 	}
 	h.last = reached
 	b := n.answer(probe, at == len(n.hops)-1)
+	if class := p.Class; b[0] == exceeded4 {
+		if n.bleacher > 0 && n.bleacher <= at && n.by != nil {
+			class = n.by(class)
+		}
+		b[icmpHeader+1] = class
+		b = sealed(b)
+	}
 	due := reached.Add(back + h.own + time.Duration(n.rng.Int63n(int64(n.jitter)+1)))
 	n.arrive(due, Heard{Form: Message, From: h.addr, Data: b})
 	if n.rng.Float64() < n.duplicate {

@@ -23,6 +23,9 @@ func Write(w io.Writer, r *Result, width int) error {
 	for _, n := range r.Notes {
 		wrap(&b, "· ", n)
 	}
+	if r.Marks != nil {
+		r.Marks.write(&b)
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -42,6 +42,7 @@ type flight struct {
 	phase      Phase
 	sample     int // index in its hop's series
 	sent       unit.Instant
+	class      uint8
 }
 
 // Counts are what came back and is in no hop's figures.
@@ -58,6 +59,7 @@ type hop struct {
 	active bool
 	addrs  []seen
 	series [nPhases]series
+	quoted map[uint8]map[uint8]int
 }
 
 // New returns a tracer whose first probe is due at now.
@@ -121,6 +123,9 @@ func (t *Tracer) Poll(now unit.Instant) (p Probe, due bool, next unit.Instant) {
 		t.counts.Skipped += h.skipTo(now.Add(1-t.cfg.Interval), t.cfg.Interval)
 	}
 	p = Probe{Seq: t.nextSeq, TTL: first + 1}
+	if n := len(t.cfg.Marks); n > 0 && t.phase == Marked {
+		p.Class = t.cfg.Marks[len(h.series[Marked].samples)%n]
+	}
 	t.depart(p, now, now.Sub(h.due))
 	h.due = h.due.Add(t.cfg.Interval)
 	return p, true, now
@@ -131,7 +136,7 @@ func (t *Tracer) depart(p Probe, now unit.Instant, late time.Duration) {
 	t.nextSeq = (t.nextSeq + 1) % SeqSpace
 	f := &t.flights[p.Seq]
 	t.lose(f)
-	*f = flight{used: true, ttl: p.TTL, phase: t.phase, sent: now}
+	*f = flight{used: true, ttl: p.TTL, phase: t.phase, sent: now, class: p.Class}
 	f.sample = t.hops[p.TTL-1].series[t.phase].add()
 	t.late[t.phase] = append(t.late[t.phase], late)
 }
@@ -165,6 +170,9 @@ func (t *Tracer) Receive(at unit.Instant, r Reply) {
 	h := &t.hops[f.ttl-1]
 	h.saw(r.From)
 	h.series[f.phase].answer(f.sample, rtt)
+	if r.Quoted && f.phase == Marked {
+		h.quote(f.class, r.Class)
+	}
 	t.slowest = max(t.slowest, rtt)
 	t.highest = max(t.highest, f.ttl)
 	t.learnEnd(f, at, r)
@@ -235,7 +243,7 @@ func (t *Tracer) Hops(now unit.Instant) []Hop {
 	out := make([]Hop, n)
 	for i := range out {
 		h := &t.hops[i]
-		out[i] = Hop{TTL: i + 1, Addrs: h.addresses(), Idle: h.series[Idle].stats(), Loaded: h.series[Loaded].stats()}
+		out[i] = Hop{TTL: i + 1, Addrs: h.addresses(), Idle: h.series[Idle].stats(), Loaded: h.series[Loaded].stats(), Quoted: h.quoted}
 	}
 	if t.end.ttl > 0 {
 		out[n-1].Destination, out[n-1].Refusal = t.end.arrived, t.end.why

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"unbloat/internal/measure/netio"
+	"unbloat/internal/measure/phases"
 	"unbloat/unit"
 )
 
@@ -32,6 +33,7 @@ type WalkConfig struct {
 	Loaded   time.Duration // of the loaded phase; DefaultLoaded
 	Load     *WalkLoad     // nil: idle only
 	Names    bool          // look up names by reverse DNS
+	Marks    bool          // send marks too; Way must be one that hears whole ICMP messages
 	HomeHops int           // how many hops belong to the home; negative: guess
 	Progress func(WalkProgress)
 }
@@ -139,6 +141,10 @@ func newWalker(ctx context.Context, cfg WalkConfig) (*walker, error) {
 		ID: binary.BigEndian.Uint16(random[:]), Token: binary.BigEndian.Uint32(random[2:]),
 	}
 	now := w.clock.Now()
+	if cfg.Marks {
+		cfg.Path.Marks = classes(marks())
+		w.cfg.Path.Marks = cfg.Path.Marks
+	}
 	w.tracer = New(cfg.Path, now)
 	w.facts = Capabilities{
 		Time: w.clock.Time(now), Host: cfg.Host, Target: cfg.To, Source: source, Method: string(way), Size: cfg.Size,
@@ -162,10 +168,45 @@ func (w *walker) run(ctx context.Context) error {
 	if w.interrupted {
 		return ErrInterrupted
 	}
-	if err := w.counted("idle", Idle, w.cfg.Idle); err != nil || w.interrupted || w.cfg.Load == nil {
+	err := w.counted("idle", Idle, w.cfg.Idle)
+	if err == nil && w.cfg.Marks && !w.interrupted {
+		err = w.marks(ctx)
+	}
+	if err != nil || w.interrupted || w.cfg.Load == nil {
 		return err
 	}
 	return w.underLoad(ctx)
+}
+
+// marks sends each hop each mark, and the server of the load.
+func (w *walker) marks(ctx context.Context) error {
+	w.facts.Marked = true
+	interval := w.cfg.Path.Interval
+	if err := w.probe("marks", Marked, time.Duration(len(w.cfg.Path.Marks)*markRounds)*interval); err != nil {
+		return err
+	}
+	if err := w.settle(); err != nil || w.interrupted {
+		return err
+	}
+	var err error
+	w.facts.Server, err = w.ask(ctx, marks(), markEach)
+	return w.unless(ctx, err)
+}
+
+// ask asks the server of the load, if it can tell, with which marks packets come. It only reads w.
+func (w *walker) ask(ctx context.Context, of []mark, each int) ([]ServerMark, error) {
+	if w.cfg.Load == nil {
+		return nil, nil
+	}
+	client, can := w.cfg.Load.Client.(phases.Marker)
+	if !can {
+		return nil, nil
+	}
+	seen, err := client.Marks(ctx, classes(of), each, markGap)
+	if err != nil {
+		return nil, err
+	}
+	return serverMarks(of, seen), nil
 }
 
 // underLoad runs the loaded phase, warm-up first.
@@ -180,7 +221,8 @@ func (w *walker) underLoad(ctx context.Context) error {
 	to := from.Add(w.cfg.Loaded)
 	if err == nil && !w.interrupted {
 		w.facts.Load = l.report()
-		err = w.counted(l.phaseName(), Loaded, w.cfg.Loaded)
+		asked := w.askMeanwhile(ctx)
+		err = errors.Join(w.counted(l.phaseName(), Loaded, w.cfg.Loaded), asked())
 		to = min(to, l.Client.Now())
 	}
 	report, stopErr := l.stop(ctx, from, to)
@@ -193,9 +235,29 @@ func (w *walker) underLoad(ctx context.Context) error {
 	return nil
 }
 
+// askMeanwhile asks the server for the marks that queues set, for as long as the loaded phase
+// lasts, and returns what waits for that.
+func (w *walker) askMeanwhile(ctx context.Context) (wait func() error) {
+	if !w.cfg.Marks {
+		return func() error { return nil }
+	}
+	of, done := underLoad(), make(chan error, 1)
+	var found []ServerMark
+	go func() {
+		var err error
+		found, err = w.ask(ctx, of, int(w.cfg.Loaded/markGap)/len(of))
+		done <- err
+	}()
+	return func() error {
+		err := <-done
+		w.facts.Marks = found
+		return err
+	}
+}
+
 // unless drops an error that an interruption caused.
 func (w *walker) unless(ctx context.Context, err error) error {
-	if ctx.Err() == nil {
+	if err == nil || ctx.Err() == nil {
 		return err
 	}
 	w.interrupted = true
@@ -249,7 +311,11 @@ func (w *walker) send(now unit.Instant) unit.Instant {
 			return next
 		}
 		w.buf = w.codec.Append(w.buf[:0], p.Seq)
-		if err := w.socket.Send(p.TTL, w.codec.Port(p.Seq), w.buf); err != nil {
+		err := w.socket.Mark(p.Class)
+		if err == nil {
+			err = w.socket.Send(p.TTL, w.codec.Port(p.Seq), w.buf)
+		}
+		if err != nil {
 			w.unsent++
 			w.unsentWhy = err
 		} else {

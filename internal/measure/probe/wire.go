@@ -8,7 +8,9 @@
 //
 //	 0  1  magic 0xB7
 //	 1  1  version (4 bits) | kind (4 bits)
-//	 2  2  zero
+//	 2  1  1 if the next byte counts, else 0
+//	 3  1  request: the traffic class that the reply is to have; reply: that with which
+//	       the request came. 0 in all but probes of marks
 //	 4  4  sequence number
 //	 8  8  stream token, from the control connection
 //	16  8  reply: when the server received the request, ns since 1970 by its clock
@@ -74,6 +76,8 @@ type Header struct {
 	ServerReceived unit.Instant  // replies: by the server's clock; streams: when it was sent
 	Residence      time.Duration // replies: how long the server kept it
 	Count          uint32        // replies: requests received so far, this one included
+	Classed        bool          // Class counts
+	Class          uint8         // traffic class: DSCP and ECN
 }
 
 // PutHeader writes h into the first MinSize bytes of b, which must be that long.
@@ -82,12 +86,18 @@ func PutHeader(b []byte, h Header) {
 	b[0] = magic
 	b[1] = Version<<4 | byte(h.Kind)
 	b[2], b[3] = 0, 0
+	if h.Classed {
+		PutClass(b, h.Class)
+	}
 	binary.BigEndian.PutUint32(b[4:], h.Seq)
 	binary.BigEndian.PutUint64(b[8:], h.Token)
 	binary.BigEndian.PutUint64(b[16:], uint64(h.ServerReceived))
 	binary.BigEndian.PutUint32(b[24:], uint32(min(max(h.Residence, 0), math.MaxUint32)))
 	binary.BigEndian.PutUint32(b[28:], h.Count)
 }
+
+// PutClass writes a traffic class into a datagram that has a header already.
+func PutClass(b []byte, class uint8) { b[2], b[3] = 1, class }
 
 // ParseHeader reads the header of a datagram. Errors: ErrShort, ErrMagic,
 // ErrVersion, ErrKind.
@@ -108,6 +118,10 @@ func ParseHeader(b []byte) (Header, error) {
 		ServerReceived: unit.Instant(binary.BigEndian.Uint64(b[16:])),
 		Residence:      time.Duration(binary.BigEndian.Uint32(b[24:])),
 		Count:          binary.BigEndian.Uint32(b[28:]),
+		Classed:        b[2] == 1,
+	}
+	if h.Classed {
+		h.Class = b[3]
 	}
 	if h.Kind < KindEcho || h.Kind > KindStream {
 		return Header{}, ErrKind
