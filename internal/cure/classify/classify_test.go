@@ -42,6 +42,7 @@ type stream struct {
 	n     int
 	next  unit.Instant
 	codes map[classify.Code]int
+	dscp  uint8
 }
 
 // walk walks the packets of streams of one machine through the table until an
@@ -58,7 +59,7 @@ func walk(c *classify.Classifier, until, count unit.Instant, streams ...*stream)
 			return
 		}
 		p := classify.Packet{Direction: classify.Up, Protocol: classify.UDP, Home: netip.MustParseAddr("10.0.0.2"), Far: netip.MustParseAddr("192.0.2.1"),
-			HomePort: s.port, FarPort: 443, Length: s.sizes[s.n%len(s.sizes)]}
+			HomePort: s.port, FarPort: 443, DSCP: s.dscp, Length: s.sizes[s.n%len(s.sizes)]}
 		if s.n%20 == 0 {
 			back := p
 			back.Direction, back.Length = classify.Down, 60

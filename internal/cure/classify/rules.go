@@ -23,7 +23,7 @@ type Rule struct {
 	Home      []string    `json:"home,omitempty" toml:"home"`     // address, network, MAC address or name of a machine of the home
 	Far       []string    `json:"far,omitempty" toml:"far"`       // address or network
 	Domain    []string    `json:"domain,omitempty" toml:"domain"` // and all below it, as the router's own resolver answered
-	DSCP      []string    `json:"dscp,omitempty" toml:"dscp"`     // ef, af41, cs1, or 0–63
+	DSCP      []string    `json:"dscp,omitempty" toml:"dscp"`     // ef, nqb, af41, cs1, or 0–63
 	From      unit.Size   `json:"from_bytes,omitempty" toml:"from_bytes"`
 	Below     unit.Size   `json:"below_bytes,omitempty" toml:"below_bytes"` // what the connection has carried both ways; 0: any
 }
@@ -100,12 +100,14 @@ func (p *PortRange) UnmarshalText(b []byte) (err error) {
 // Contains reports whether the port is in the range.
 func (p PortRange) Contains(port uint16) bool { return p.From <= port && port <= p.To }
 
-// ParseDSCP reads the name of a code point (ef, af41, cs1, va, le, df) or its number.
+// ParseDSCP reads the name of a code point (ef, nqb, af41, cs1, va, le, df) or its number.
 func ParseDSCP(s string) (uint8, error) {
 	s = strings.ToLower(strings.TrimSpace(s))
 	switch s {
 	case "ef":
 		return 46, nil
+	case "nqb": // RFC 9956
+		return 45, nil
 	case "va":
 		return 44, nil
 	case "le":
@@ -121,12 +123,12 @@ func ParseDSCP(s string) (uint8, error) {
 	}
 	n, err := strconv.ParseUint(s, 10, 8)
 	if err != nil || n > 63 {
-		return 0, fmt.Errorf("DSCP %q: write ef, va, le, cs0…cs7, af11…af43, or 0…63", s)
+		return 0, fmt.Errorf("DSCP %q: write ef, nqb, va, le, cs0…cs7, af11…af43, or 0…63", s)
 	}
 	return uint8(n), nil
 }
 
-// ClassOfDSCP returns what a trusted mark stands for (RFC 4594, RFC 8622);
+// ClassOfDSCP returns what a trusted mark stands for (RFC 4594, RFC 8622; NQB, CS4 and CS5 among the interactive ones);
 // ok is false for marks that ask for nothing.
 func ClassOfDSCP(dscp uint8) (c Class, ok bool) {
 	switch {
