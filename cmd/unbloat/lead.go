@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"unbloat/internal/measure/phases"
 	"unbloat/internal/measure/verdict"
 	"unbloat/internal/show/cli"
 )
@@ -150,7 +151,7 @@ func (l *leader) waits() (bool, error) {
 
 // guide runs all steps. obstacle is why the router cannot be changed from here, or nil.
 func (l *leader) guide(obstacle error) error {
-	before, err := l.measure("before", "How bad is it? Measuring takes about 40 seconds and fills the line meanwhile.")
+	before, err := l.measure(labelBefore, "How bad is it? Measuring takes about a minute and fills the line meanwhile.")
 	if err != nil {
 		return err
 	}
@@ -250,6 +251,9 @@ func (l *leader) tune(boot bool) error {
 	return nil
 }
 
+// labelBefore is the label of the first measurement.
+const labelBefore = "before"
+
 // worstRise returns the largest p95 increase of a test's loads, in ms.
 func worstRise(t *verdict.Test) float64 {
 	worst := 0.0
@@ -313,6 +317,9 @@ func (l *leader) measure(label, why string) (*verdict.Test, error) {
 	args := []string{"test", "--label", label, "-o", l.file(label)}
 	if l.server != "" {
 		args = append(args, "--server", l.server)
+		if _, err := phases.ParseServer(l.server); err == nil && label == labelBefore { // a server of ours can
+			args = append(args, "--framing")
+		}
 	}
 	if err := l.must(args...); err != nil {
 		return nil, err

@@ -24,6 +24,7 @@ type planFlags struct {
 	platform    string
 	wan, lan    string
 	result      string
+	marks       string
 	linkLayer   string
 	line        plan.Line
 	preferences plan.Preferences
@@ -75,6 +76,7 @@ func (f *planFlags) registerLine(fs *pflag.FlagSet) {
 	rateFlag(fs, &f.line.Down, "down", "what the line carries towards the home, as measured")
 	rateFlag(fs, &f.line.Up, "up", "what the line carries from the home, as measured")
 	fs.StringVar(&f.result, "result", "", "take the rates and the idle latency from this `FILE`, what \"unbloat test --json\" printed (- is standard input)")
+	fs.StringVar(&f.marks, "marks", "", marksUsage)
 	cli.DurationFlag(fs, &f.line.RTT, "rtt", 0, "idle round trip to what is used most")
 	fs.StringVar(&f.linkLayer, "link-layer", "", "ethernet, docsis, atm (ADSL) or ptm (VDSL2): how the line wraps packets")
 	fs.IntVar(&f.line.Overhead, "overhead", 0, "bytes that the line adds to an IP packet, as tc-cake(8) counts (default: the link layer's usual)")
@@ -176,7 +178,15 @@ func (f *planFlags) make(c *cobra.Command) (plan.Plan, error) {
 	if f.mtu != 0 || f.where.router == "" && !f.here {
 		facts.MTU = f.mtu
 	}
-	return plan.Make(f.line, facts, f.preferences)
+	marks, err := readMarks(c.InOrStdin(), f.marks)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	p, err := plan.Make(f.line, facts, f.preferences)
+	if err == nil && marks != nil {
+		p.Warnings = append(p.Warnings, marks.Follows...)
+	}
+	return p, err
 }
 
 // facts returns the router's capabilities, or the usual ones if it cannot be
@@ -229,6 +239,9 @@ func (f *planFlags) readResult(stdin io.Reader) error {
 	}
 	take(&f.line.Down, t.Download, func(p *verdict.Phase) float64 { return p.GoodputDownBps })
 	take(&f.line.Up, t.Upload, func(p *verdict.Phase) float64 { return p.GoodputUpBps })
+	if f.line.Measured {
+		f.line.MeasuredDown, f.line.MeasuredUp = f.line.Down, f.line.Up
+	}
 	if f.line.RTT == 0 && t.Idle != nil {
 		f.line.RTT = unit.FromMs(t.Idle.Latency.RTTMs.P50)
 	}

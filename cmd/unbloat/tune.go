@@ -32,6 +32,7 @@ type tuneFlags struct {
 	wan, lan, aqm, side string
 	linkLayer           string
 	overhead            int
+	framing             string
 	goal                time.Duration
 	flowsDown, flowsUp  int
 	cc                  string
@@ -79,6 +80,7 @@ its host is pinged instead, if it answers.`,
 	fs.StringVar(&f.side, "side", "", "where the download is shaped: ifb (the WAN's ingress) or lan (the LAN's egress)")
 	fs.StringVar(&f.linkLayer, "link-layer", "", "ethernet, docsis, atm or ptm")
 	fs.IntVar(&f.overhead, "overhead", 0, "bytes the line adds to each IP packet (default: the link layer's usual)")
+	fs.StringVar(&f.framing, "framing", "", "`TEXT`, what an earlier tuning measured of the line's framing (default: that of the plan in force); measured again if the line carries another rate now")
 	cli.DurationFlag(fs, &f.goal, "goal", 0, "p95 increase to hold (default: the larger of 5ms and 1.5 packet times each way)")
 	fs.IntVar(&f.flowsDown, "flows-down", phases.DefaultFlows, "TCP flows that load the download")
 	fs.IntVar(&f.flowsUp, "flows-up", phases.DefaultFlows, "TCP flows that load the upload")
@@ -172,7 +174,7 @@ func (f *tuneFlags) tuneThere(c *cobra.Command) (result *tune.Result, wan string
 	}
 	is, err := f.runThere(c.Context(), daemon.MethodTune, wan, daemon.TuneParams{
 		Server: f.server, Ping: f.ping, Pin: f.pin, Key: f.key, Insecure: f.insecure, Goal: unit.Milliseconds(f.goal),
-		AQM: f.aqm, Side: f.side, LAN: f.lan, Classes: classes, Classifier: f.classifier, Rules: f.rules, LinkLayer: f.linkLayer, Overhead: f.overhead,
+		AQM: f.aqm, Side: f.side, LAN: f.lan, Classes: classes, Classifier: f.classifier, Rules: f.rules, LinkLayer: f.linkLayer, Overhead: f.overhead, Framing: f.framing,
 		FlowsDown: f.flowsDown, FlowsUp: f.flowsUp, CC: f.cc, Replace: f.replace,
 	}, func() progress { return f.shown(c, f.server) }, &result)
 	switch {
@@ -222,6 +224,10 @@ func (f *tuneFlags) tune(c *cobra.Command) (result *tune.Result, wan string, err
 		return nil, "", changeError(fmt.Errorf("tune: %w", where.lacking(ctx, facts.WAN, err)))
 	}
 	f.warn(c, wide)
+	line, err := f.line(where.engine, facts.WAN)
+	if err != nil {
+		return nil, "", err
+	}
 	var client phases.Tester
 	var server chosenServer
 	err = f.each(use{c: c, command: "tune", often: true, quiet: f.quiet}, func(s chosenServer) (err error) {
@@ -242,7 +248,7 @@ func (f *tuneFlags) tune(c *cobra.Command) (result *tune.Result, wan string, err
 	view := f.shown(c, server.server)
 	result, err = tune.Run(c.Context(), tune.Config{
 		Goal: f.goal, Capabilities: facts, Preferences: prefs,
-		Line:      plan.Line{LinkLayer: plan.LinkLayer(f.linkLayer), Overhead: f.overhead},
+		Line:      line,
 		FlowsDown: f.flowsDown, FlowsUp: f.flowsUp, CC: f.cc,
 		Progress: func(e phases.Event) { view.see(daemon.RunEvent{Phase: &e}) },
 		Watch:    func(s tune.Stage) { view.see(daemon.RunEvent{Stage: &s}) },
@@ -250,6 +256,31 @@ func (f *tuneFlags) tune(c *cobra.Command) (result *tune.Result, wan string, err
 	}, client, router)
 	view.close()
 	return result, facts.WAN, err
+}
+
+// line is what is known of the line: what was given, or the framing that the plan in force
+// was made with, if it was measured.
+func (f *tuneFlags) line(engine *apply.Engine, wan string) (plan.Line, error) {
+	line := plan.Line{LinkLayer: plan.LinkLayer(f.linkLayer), Overhead: f.overhead}
+	if f.linkLayer != "" || f.overhead != 0 {
+		return line, nil
+	}
+	if f.framing != "" {
+		line, err := line.WithFramingText(f.framing)
+		if err != nil {
+			return line, cli.UsageError("tune: --framing: %w", err)
+		}
+		return line, nil
+	}
+	rec, err := engine.Record(wan)
+	if err != nil {
+		return line, changeError(err)
+	}
+	if rec != nil && rec.Plan.Basis != nil && rec.Plan.Basis.Line.Measured {
+		line = rec.Plan.Basis.Line
+		line.Down, line.Up, line.RTT = 0, 0, 0
+	}
+	return line, nil
 }
 
 // print prints the result, and writes the report.

@@ -141,7 +141,7 @@ func TestOPNsenseKeys(t *testing.T) {
 		"<enabled>0</enabled><do>tune</do><wan>wan</wan><at>04:00</at>")
 	root := rendered(t, write(t, t.TempDir(), "config.xml", text))
 	file := filepath.Join(root, "usr/local/etc/unbloat/unbloat.toml")
-	carries(t, read(t, file), map[string]string{"wan platform": "the way to the router says it", "wan side": "Linux alone has sides", "wan classifier": "Linux alone has another",
+	carries(t, read(t, file), map[string]string{"wan platform": "the way to the router says it", "wan side": "Linux alone has sides", "wan classifier": "Linux alone has another", "wan framing": "`unbloat tune` writes it",
 		"wan first": noMachines, "wan last": noMachines, "schedule machine": noMachines})
 	if out, code := run(t, nil, built(t), "daemon", "--check", "--config", write(t, root, "unkept.toml", unkept(read(t, file)))); code != 0 {
 		t.Errorf("%d %s\n%s", code, out, read(t, file))

@@ -164,7 +164,7 @@ func TestPFSenseKeys(t *testing.T) {
 	entry := fields{"enable": "on", "do": "rates", "interface": "wan", "from": "18:00", "to": "23:30", "down": "30", "up": "8.5", "days": []string{"mon", "sun"}}
 	config["unbloatschedule"] = fields{"config": []fields{{"enable": "on", "do": "test", "interface": "wan", "at": "03:30"}, entry, {"do": "tune", "interface": "wan", "at": "05:00"}}}
 	text := r.does(config, "toml")
-	carries(t, text, map[string]string{"wan router": "it is this machine", "schedule router": "it is this machine", "wan side": "Linux alone has sides", "wan classifier": "Linux alone has another",
+	carries(t, text, map[string]string{"wan router": "it is this machine", "schedule router": "it is this machine", "wan side": "Linux alone has sides", "wan classifier": "Linux alone has another", "wan framing": "`unbloat tune` writes it",
 		"wan first": noMachines, "wan last": noMachines, "schedule machine": noMachines})
 	if out, code := run(t, nil, built(t), "daemon", "--check", "--config", write(t, r.dir, "all.toml", unkept(text))); code != 0 {
 		t.Errorf("%d %s\n%s", code, out, text)

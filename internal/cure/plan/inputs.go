@@ -20,7 +20,10 @@ type Line struct {
 	Overhead  int           `json:"overhead,omitempty"`         // as Shaper.Overhead; 0: the usual value of the link layer
 	MPU       int           `json:"mpu,omitempty"`              // 0: the usual value of the link layer
 	Measured  bool          `json:"framing_measured,omitempty"` // LinkLayer, Overhead and MPU were measured on this line, and are exact
-	Varies    bool          `json:"varies,omitempty"`           // its rates change, and the shapers' follow them
+	// What the line carried when they were; 0: not known.
+	MeasuredDown unit.Rate `json:"framing_down_bps,omitempty"`
+	MeasuredUp   unit.Rate `json:"framing_up_bps,omitempty"`
+	Varies       bool      `json:"varies,omitempty"` // its rates change, and the shapers' follow them
 }
 
 // WithFraming returns the line with a framing that was measured on it: bytes added to each
@@ -31,6 +34,94 @@ func (l Line) WithFraming(overhead, mpu int, atm bool) Line {
 		l.LinkLayer = ATM
 	}
 	return l
+}
+
+// rateClass is how many times more or less a line may carry than when its framing was
+// measured: beyond it the line is another, with a framing of its own.
+const rateClass = 1.5
+
+// FramingHolds reports whether the framing was measured on the line as it is now, with these rates.
+func (l Line) FramingHolds(down, up unit.Rate) bool {
+	same := func(then, now unit.Rate) bool {
+		return then == 0 || now == 0 || float64(max(then, now)) <= rateClass*float64(min(then, now))
+	}
+	return l.Measured && same(l.MeasuredDown, down) && same(l.MeasuredUp, up)
+}
+
+// FramingText is the measured framing as WithFramingText reads it, in the words of
+// tc-cake(8): "overhead 40 mpu 0 atm down 6Mbit/s up 700kbit/s"; "" if none was measured.
+func (l Line) FramingText() string {
+	if !l.Measured {
+		return ""
+	}
+	cells := "noatm"
+	if l.LinkLayer == ATM {
+		cells = "atm"
+	}
+	s := fmt.Sprintf("overhead %d mpu %d %s", l.Overhead, l.MPU, cells)
+	for _, d := range []struct {
+		name string
+		rate unit.Rate
+	}{{"down", l.MeasuredDown}, {"up", l.MeasuredUp}} {
+		if d.rate != 0 {
+			s += " " + d.name + " " + strings.ReplaceAll(d.rate.String(), " ", "")
+		}
+	}
+	return s
+}
+
+// WithFramingText returns the line with a framing that FramingText has written.
+func (l Line) WithFramingText(s string) (Line, error) {
+	bad := func(why string) (Line, error) {
+		return l, fmt.Errorf("framing %q: %s; it is as `unbloat tune` writes it: \"overhead 40 mpu 0 atm down 6Mbit/s up 700kbit/s\"", s, why)
+	}
+	atm, overhead := false, false
+	words := strings.Fields(s)
+	for len(words) > 0 {
+		word := words[0]
+		words = words[1:]
+		if word == "atm" || word == "noatm" {
+			atm = word == "atm"
+			continue
+		}
+		if len(words) == 0 {
+			return bad("nothing stands behind " + word)
+		}
+		var err error
+		switch value := words[0]; word {
+		case "overhead":
+			overhead = true
+			l.Overhead, err = bytesIn(value)
+		case "mpu":
+			l.MPU, err = bytesIn(value)
+		case "down":
+			l.MeasuredDown, err = unit.ParseRate(value)
+		case "up":
+			l.MeasuredUp, err = unit.ParseRate(value)
+		default:
+			return bad(word + " is unknown")
+		}
+		if err != nil {
+			return bad(err.Error())
+		}
+		words = words[1:]
+	}
+	if !overhead {
+		return bad("it has no overhead")
+	}
+	return l.WithFraming(l.Overhead, l.MPU, atm), nil
+}
+
+// mostMPU is the most of Shaper.MPU, and of Overhead.
+const mostMPU = 256
+
+// bytesIn reads a number of bytes that a line may add, or a packet have at least.
+func bytesIn(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err == nil && (n < 0 || n > mostMPU) {
+		err = fmt.Errorf("%d bytes: must be 0 to %d", n, mostMPU)
+	}
+	return n, err
 }
 
 // Capabilities describe the router: what it can do, and what it lacks.

@@ -25,6 +25,16 @@ type Request struct {
 	Rules    []string // as ParseRule reads them
 	// Classifier is what applies them, nft or bpf; "": nft.
 	Classifier string
+	Framing    string // as Line.WithFramingText reads it; "": not known
+}
+
+// Line returns a line with the request's framing.
+func (r Request) Line(rtt time.Duration, varies bool) (Line, error) {
+	l := Line{RTT: rtt, Varies: varies}
+	if r.Framing == "" {
+		return l, nil
+	}
+	return l.WithFramingText(r.Framing)
 }
 
 // Preferences returns the preferences with which Make plans the request. The line

@@ -62,3 +62,34 @@ func TestFraming(t *testing.T) {
 		}
 	}
 }
+
+// A framing that is known is asked for again only where the line carries much more or less.
+func TestFramingHolds(t *testing.T) {
+	known := plan.Line{}.WithFraming(40, 0, true)
+	now := framing.Estimate{Overhead: 26, Sure: true}
+	for _, c := range []struct {
+		name     string
+		down, up float64 // that it was measured at, of what the line carries
+		asked    int
+		overhead int
+	}{
+		{"the same line", 1, 1, 0, 40}, {"a little slower then", 0.75, 0.9, 0, 40}, {"not known when", 0, 0, 0, 40},
+		{"half as fast then", 0.5, 1, 2, 26}, {"an upload of twice the rate then", 1, 2, 2, 26},
+	} {
+		f := &framedLine{says: now}
+		first, err := Run(t.Context(), Config{Capabilities: plan.Capabilities{Language: linux.Language(), WAN: "wan", IFB: true}, Now: f.Now, Line: known}, f, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f = &framedLine{says: now}
+		line := known
+		line.MeasuredDown, line.MeasuredUp = first.LineDownBps.Scale(c.down), first.LineUpBps.Scale(c.up)
+		r, err := Run(t.Context(), Config{Line: line, Capabilities: plan.Capabilities{Language: linux.Language(), WAN: "wan", IFB: true}, Now: f.Now}, f, f)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if l := r.Plan.Basis.Line; f.asked != c.asked || l.Overhead != c.overhead || !l.Measured || c.asked > 0 && l.MeasuredUp != r.LineUpBps {
+			t.Errorf("%s: asked %d times, and keeps %q", c.name, f.asked, l.FramingText())
+		}
+	}
+}

@@ -243,10 +243,10 @@ func (t *tuning) rates() {
 }
 
 // framing measures what the line adds to each packet, where nobody has said it and the
-// server can.
+// server can, and again where the line carries much more or less than when it was measured.
 func (t *tuning) framing(ctx context.Context) error {
 	f, can := t.meter.(phases.Framer)
-	if !can || t.Line.LinkLayer != "" || t.Line.Overhead != 0 || t.Line.Measured {
+	if !can || t.Line.FramingHolds(t.result.LineDownBps, t.result.LineUpBps) || !t.Line.Measured && (t.Line.LinkLayer != "" || t.Line.Overhead != 0) {
 		return nil
 	}
 	t.Say("measuring what the line adds to each packet")
@@ -259,11 +259,12 @@ func (t *tuning) framing(ctx context.Context) error {
 	t.result.Before.Framing = found
 	e, sure := found.Sure()
 	if !sure {
-		t.Say("what the line adds to each packet is not sure; packets count as usual")
+		t.Say("what the line adds to each packet is not sure; packets count as before")
 		return nil
 	}
 	t.Line = t.Line.WithFraming(e.Overhead, e.MPU, e.ATM)
 	t.rates()
+	t.Line.MeasuredDown, t.Line.MeasuredUp = t.result.LineDownBps, t.result.LineUpBps
 	t.Say(fmt.Sprintf("the line adds %d bytes to each packet", e.Overhead))
 	return nil
 }

@@ -77,6 +77,7 @@ type WAN struct {
 	Side      plan.Side
 	LinkLayer plan.LinkLayer
 	Overhead  int           // bytes; 0: the link layer's usual
+	Framing   string        // as measured (plan.Line.FramingText), where neither is given; "": not measured
 	Goal      time.Duration // p95 increase to aim at; 0: by the plan
 
 	Classifier plan.Classifier // "": by the plan
@@ -137,7 +138,11 @@ func (w WAN) Says() string {
 
 // PlanLine returns the line as plan.Make takes it.
 func (w WAN) PlanLine() plan.Line {
-	return plan.Line{Down: w.Down, Up: w.Up, LinkLayer: w.LinkLayer, Overhead: w.Overhead, Varies: w.Follow}
+	l := plan.Line{Down: w.Down, Up: w.Up, LinkLayer: w.LinkLayer, Overhead: w.Overhead, Varies: w.Follow}
+	if w.Framing != "" && w.LinkLayer == "" && w.Overhead == 0 {
+		l, _ = l.WithFramingText(w.Framing) // it was read before
+	}
+	return l
 }
 
 // Preferences returns the preferences as plan.Make takes them. The classes of a
@@ -232,6 +237,7 @@ type wanTable struct {
 	Side       string   `toml:"side"`
 	LinkLayer  string   `toml:"link_layer"`
 	Overhead   int      `toml:"overhead"`
+	Framing    string   `toml:"framing"`
 	Goal       string   `toml:"goal"`
 	Classifier string   `toml:"classifier"`
 }
@@ -243,7 +249,7 @@ func topKeys() []string {
 
 func wanKeys() []string {
 	return []string{"interface", "lan", "down", "up", "shape_down", "shape_up", "follow", "least_down", "most_down", "least_up", "most_up",
-		"reflectors", "learn", "decisions", "router", "platform", "classes", "first", "last", "aqm", "side", "classifier", "link_layer", "overhead", "goal"}
+		"reflectors", "learn", "decisions", "router", "platform", "classes", "first", "last", "aqm", "side", "classifier", "link_layer", "overhead", "framing", "goal"}
 }
 
 // Parse reads a configuration. name is the file's, for errors, which are *Error: the first
@@ -449,7 +455,7 @@ func meant(e *toml.DecodeError) string {
 func (t wanTable) wan() WAN {
 	return WAN{
 		Interface: t.Interface, LAN: t.LAN, Router: t.Router, Platform: t.Platform,
-		Follow: t.Follow, Learn: t.Learn, Decisions: t.Decisions, Classes: t.Classes, AQM: plan.AQM(t.AQM), Side: plan.Side(t.Side), LinkLayer: plan.LinkLayer(t.LinkLayer), Overhead: t.Overhead, Classifier: plan.Classifier(t.Classifier),
+		Follow: t.Follow, Learn: t.Learn, Decisions: t.Decisions, Classes: t.Classes, AQM: plan.AQM(t.AQM), Side: plan.Side(t.Side), LinkLayer: plan.LinkLayer(t.LinkLayer), Overhead: t.Overhead, Framing: t.Framing, Classifier: plan.Classifier(t.Classifier),
 	}
 }
 
@@ -479,6 +485,11 @@ func (w *WAN) read(name string, t wanTable) error {
 		var err error
 		if *x.to, err = plan.ParseRatePreference(x.text); err != nil {
 			return w.At(name, x.key, err)
+		}
+	}
+	if w.Framing != "" {
+		if _, err := (plan.Line{}).WithFramingText(w.Framing); err != nil {
+			return w.At(name, "framing", err)
 		}
 	}
 	if _, given := w.lines["goal"]; given {

@@ -36,6 +36,9 @@ func commandFor(w config.WAN, params any, server, store string) (args, env []str
 	case TuneParams:
 		p.Server, key = cmp.Or(p.Server, server), p.Key
 		p.LAN, p.Goal, p.LinkLayer, p.Overhead = cmp.Or(p.LAN, w.LAN), cmp.Or(p.Goal, unit.Milliseconds(w.Goal)), cmp.Or(p.LinkLayer, string(w.LinkLayer)), cmp.Or(p.Overhead, w.Overhead)
+		if p.LinkLayer == "" && p.Overhead == 0 {
+			p.Framing = cmp.Or(p.Framing, w.Framing)
+		}
 		p.AQM, p.Side, p.Classes, p.Classifier = cmp.Or(p.AQM, string(w.AQM)), cmp.Or(p.Side, string(w.Side)), cmp.Or(p.Classes, w.Classes), cmp.Or(p.Classifier, string(w.Classifier))
 		args = append([]string{MethodTune, "--own-tc", "--wan=" + w.Interface}, flagsOf(p)...)
 		if w.Router != "" {

@@ -489,8 +489,9 @@ func (w *wan) storeRates(p plan.Plan) (notes []string) {
 	return nil
 }
 
-// ratesOf returns a plan's rates as settings of the configuration: what the line
-// carries, and the shaper's own rate, each as far as the plan was made from it.
+// ratesOf returns a plan's rates as settings of the configuration: what the line carries,
+// and the shaper's own rate, each as far as the plan was made from it; and its framing, if
+// that was measured.
 func ratesOf(p plan.Plan) []config.Setting {
 	text := func(r fmt.Stringer, set bool) string {
 		if !set {
@@ -505,6 +506,7 @@ func ratesOf(p plan.Plan) []config.Setting {
 	return []config.Setting{
 		{Key: "down", Value: text(l.Down, l.Down != 0)}, {Key: "up", Value: text(l.Up, l.Up != 0)},
 		{Key: "shape_down", Value: pref.Down.String()}, {Key: "shape_up", Value: pref.Up.String()},
+		{Key: "framing", Value: l.FramingText()},
 	}
 }
 

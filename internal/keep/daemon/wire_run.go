@@ -64,6 +64,7 @@ type TuneParams struct {
 	Classifier string            `json:"classifier,omitempty" flag:"classifier"`
 	LinkLayer  string            `json:"link_layer,omitempty" flag:"link-layer"`
 	Overhead   int               `json:"overhead,omitempty" flag:"overhead"`
+	Framing    string            `json:"framing,omitempty" flag:"framing"`
 	FlowsDown  int               `json:"flows_down,omitempty" flag:"flows-down"`
 	FlowsUp    int               `json:"flows_up,omitempty" flag:"flows-up"`
 	CC         string            `json:"cc,omitempty" flag:"cc"`

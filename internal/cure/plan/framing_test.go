@@ -1,0 +1,30 @@
+package plan_test
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"unbloat/internal/cure/plan"
+	"unbloat/unit"
+)
+
+// What was measured of a framing is read back as it was written; anything else is refused.
+func TestFramingText(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := plan.Line{}.WithFraming(rapid.IntRange(0, 127).Draw(t, "overhead"), rapid.IntRange(0, 256).Draw(t, "mpu"), rapid.Bool().Draw(t, "atm"))
+		l.MeasuredDown, l.MeasuredUp = unit.Rate(rapid.IntRange(0, 4e8).Draw(t, "down")), unit.Rate(rapid.IntRange(0, 4e8).Draw(t, "up"))
+		got, err := plan.Line{}.WithFramingText(l.FramingText())
+		if err != nil || got != l {
+			t.Fatalf("%q: %+v, %v; it is %+v", l.FramingText(), got, err, l)
+		}
+	})
+	for _, bad := range []string{"", "atm", "overhead", "overhead x", "overhead -1", "overhead 300", "overhead 40 mtu 9", "overhead 40 down fast"} {
+		if l, err := (plan.Line{}).WithFramingText(bad); err == nil {
+			t.Errorf("%q: read as %q", bad, l.FramingText())
+		}
+	}
+	if s := (plan.Line{Overhead: 40}).FramingText(); s != "" {
+		t.Errorf("of a line whose overhead was said: %q", s)
+	}
+}
