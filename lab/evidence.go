@@ -115,6 +115,16 @@ func shownCase(name string) string {
 		return "CAKE"
 	case "ours", "plan":
 		return "unbloat"
+	case "uncounted":
+		return "CAKE, framing not known"
+	case "uncounted-htb":
+		return "HTB and fq_codel, framing not known"
+	case "counted":
+		return "CAKE, framing known"
+	case "counted-htb":
+		return "HTB and fq_codel, framing known"
+	case "measured":
+		return "`unbloat tune`, which measures the framing"
 	case "marked":
 		return "CAKE diffserv4, the call marked AF41"
 	case "rule":

@@ -151,7 +151,11 @@ func (a *agent) fix(ctx context.Context, f *scenario.Fix) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := plan.Make(plan.Line{RTT: l.RTT, Varies: len(l.Vary) > 0}, capabilities, wanted)
+	line, err := plan.Request(*f).Line(l.RTT, len(l.Vary) > 0)
+	if err != nil {
+		return nil, err
+	}
+	p, err := plan.Make(line, capabilities, wanted)
 	if err != nil {
 		return nil, err
 	}

@@ -107,6 +107,9 @@ func fixArguments(l scenario.Line, f *scenario.Fix) ([]string, error) {
 	if f.Tins != "" {
 		return nil, &UnsupportedCaseError{"tins", "`unbloat plan` has no flag for them"}
 	}
+	if f.Framing != "" {
+		return nil, &UnsupportedCaseError{"framing", "`unbloat plan` takes it from a measurement alone"}
+	}
 	var args []string
 	add := func(set bool, name, value string) {
 		if set {

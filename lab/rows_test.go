@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"unbloat/internal/cure/plan"
 	"unbloat/internal/cure/tune"
 	"unbloat/lab"
 	"unbloat/lab/scenario"
@@ -102,6 +103,37 @@ func TestBulk200(t *testing.T) {
 				poor(d, name, c, 2.5)
 				d.atLeast(name+": loss of the call", loadOf(d, c, scenario.VoIP).Latency.Loss, 0.2)
 			}
+		}
+	})
+}
+
+// Calls and a download's acknowledgements on ADSL: where each packet counts as much as it
+// occupies in cells, the modem's queue is empty; where not, the queue is the modem's, at the same
+// share of the line. `unbloat tune` finds the framing by itself.
+func TestADSL(t *testing.T) {
+	t.Parallel()
+	overDraws(t, func(d *draw) {
+		names := []string{"uncounted", "counted", "counted-htb"}
+		if long() {
+			names = append(names, "uncounted-htb", "measured")
+		}
+		cases := d.run("adsl", names...)
+		for name, c := range cases {
+			p95 := c.Test.Loaded.Latency.IncreaseMs.P95
+			if name == "uncounted" || name == "uncounted-htb" {
+				d.atLeast(name+": p95 increase, ms", p95, 100)
+				continue
+			}
+			d.atMost(name+": p95 increase, ms", p95, 15)
+			d.atLeast(name+": goodput down, of the line", c.Test.Loaded.GoodputDownBps/6e6, 0.5)
+			clear(d, name, c, 4.2)
+		}
+		if c, ok := cases["measured"]; ok {
+			keptRates(d, c)
+			if l := c.Plan.Basis.Line; !l.Measured || l.Overhead != 40 || l.LinkLayer != plan.ATM {
+				d.Errorf("the framing that was measured: %q", l.FramingText())
+			}
+			d.atLeast("download kept by the tuning", c.Tune.After.Download.GoodputDownBps/c.Tune.Before.Download.GoodputDownBps, 0.97)
 		}
 	})
 }

@@ -269,6 +269,7 @@ func (p *parser) fix(t table) *Fix {
 		Tins:       t.oneOf("tins", "", "besteffort", "precedence", "diffserv3", "diffserv4", "diffserv8"),
 		Classes:    t.oneOf("classes", "", "on", "off"),
 		Classifier: t.oneOf("classifier", "", "nft", "bpf"),
+		Framing:    t.text("framing"),
 		Rules:      t.texts("rules", maxRules),
 	}
 	for _, r := range f.Rules {

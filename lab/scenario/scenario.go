@@ -228,6 +228,7 @@ type Fix struct {
 	Rules    []string      `json:"rules,omitempty"`   // that give traffic a class, as `unbloat plan --rule` takes them
 	// Classifier is what applies the classes, nft or bpf; "": nft.
 	Classifier string `json:"classifier,omitempty"`
+	Framing    string `json:"framing,omitempty"` // what the line adds to each packet, as `unbloat tune` writes it
 }
 
 // Hosts returns how many machines the home needs.

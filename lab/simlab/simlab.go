@@ -187,7 +187,11 @@ func fix(s *scenario.Scenario, platform string, f *scenario.Fix) (plan.Plan, err
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	return plan.Make(plan.Line{RTT: s.Line.RTT, Varies: len(s.Line.Vary) > 0}, known, wanted)
+	line, err := plan.Request(*f).Line(s.Line.RTT, len(s.Line.Vary) > 0)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	return plan.Make(line, known, wanted)
 }
 
 // tune lets the tuner find the shaping. What it keeps stays; without a better
