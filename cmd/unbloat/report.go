@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,6 +49,7 @@ test). Without -o, a table is printed.`,
 	c.ValidArgsFunction = opt.complete
 	f.StringVarP(&opt.output, "output", "o", "", "write to `FILE`: .html, .svg, .png, .csv, .json or .flent.gz")
 	f.StringVar(&opt.title, "title", "", "heading of the report")
+	f.StringVar(&opt.chart, "chart", "", "draw this picture alone: range, latency, distribution, throughput, framing, hops or line")
 	f.StringVar(&opt.plan, "plan", "", "`PLAN` that was applied, from \"unbloat plan --json\", to show with its reasons")
 	f.BoolVar(&opt.json, "json", false, "print the report as JSON")
 	cli.DurationFlag(f, &opt.goal, "goal", 0, "p95 increase over idle that was aimed at, like 5ms")
@@ -57,6 +59,7 @@ test). Without -o, a table is printed.`,
 type reportOptions struct {
 	storeFlag
 	output, title, plan string
+	chart               string
 	goal                time.Duration
 	json                bool
 }
@@ -68,10 +71,14 @@ func (o *reportOptions) run(c *cobra.Command, names []string) error {
 			return err
 		}
 	}
+	if o.chart != "" && !slices.Contains([]string{"range", "latency", "distribution", "throughput", "framing", "hops", "line"}, o.chart) {
+		return cli.UsageError("report: --chart %s is no picture: range, latency, distribution, throughput, framing, hops or line", o.chart)
+	}
 	page, err := o.page(c, names)
 	if err != nil {
 		return err
 	}
+	page.Chart = o.chart
 	if o.output != "" {
 		err := report.WriteFile(o.output, page)
 		if errors.Is(err, report.ErrUnsuitable) {

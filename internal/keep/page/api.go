@@ -40,6 +40,7 @@ package page
 import (
 	"unbloat/internal/keep/daemon"
 	"unbloat/internal/keep/supervise"
+	"unbloat/internal/measure/verdict"
 	"unbloat/reason"
 	"unbloat/unit"
 )
@@ -350,8 +351,12 @@ type Result struct {
 	IdleMs  float64   `json:"idle_ms"`     // median round trip without load
 	DownP95 float64   `json:"down_p95_ms"` // increase under download
 	UpP95   float64   `json:"up_p95_ms"`
-	Kept    bool      `json:"kept"`    // of a tuning: the limits that it found are in force
-	Invalid []Said    `json:"invalid"` // why it is not valid
+	// Outcomes say how well the loaded line does for each use, of 100, and FellMs how long the
+	// delay took to fall after the load at which that was longest; 0: not known.
+	Outcomes []verdict.UseScore `json:"outcomes"`
+	FellMs   float64            `json:"fell_ms"`
+	Kept     bool               `json:"kept"`    // of a tuning: the limits that it found are in force
+	Invalid  []Said             `json:"invalid"` // why it is not valid
 }
 
 // A Said is a sentence in the page's languages.

@@ -181,7 +181,7 @@ func runningOf(is daemon.RunStatus) Running {
 // ResultOf is what a test or a tuning has found, by the JSON that its command prints. Of
 // a tuning it is what holds after it. It has no ID, time or WAN.
 func ResultOf(kind RunKind, text json.RawMessage) Result {
-	out := Result{Kind: kind, Invalid: []Said{}}
+	out := Result{Kind: kind, Invalid: []Said{}, Outcomes: []verdict.UseScore{}}
 	var held struct {
 		verdict.Test
 		Before *verdict.Test `json:"before"`
@@ -200,6 +200,9 @@ func ResultOf(kind RunKind, text json.RawMessage) Result {
 		t = held.Before
 	}
 	out.Valid, out.Grade = t.Valid, t.Grade
+	if t.Outcomes != nil {
+		out.Outcomes = t.Outcomes
+	}
 	if len(t.Reasons) > 0 {
 		english, german := reason.English(), reason.German()
 		for _, r := range t.Reasons {
@@ -207,6 +210,9 @@ func ResultOf(kind RunKind, text json.RawMessage) Result {
 		}
 	}
 	for _, p := range t.Phases() {
+		if p.RecoveryMs != nil {
+			out.FellMs = max(out.FellMs, finite(*p.RecoveryMs))
+		}
 		switch p.Name {
 		case verdict.PhaseIdle:
 			out.IdleMs = finite(p.Latency.RTTMs.P50)

@@ -39,6 +39,14 @@ func needs() []need {
 	}
 }
 
+// Uses are what an outcome is told for, in the order in which it is shown.
+func Uses() (out []string) {
+	for _, n := range needs() {
+		out = append(out, n.use)
+	}
+	return out
+}
+
 // interpolated is the line between what is optimal and what is unacceptable (§3.3.2, §3.3.3), 0–1.
 func interpolated(measured, optimal, poor float64) float64 {
 	return min(max(1-(measured-optimal)/(poor-optimal), 0), 1)

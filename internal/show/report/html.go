@@ -174,6 +174,7 @@ func (h page) charts(p Page) error {
 		"range":        "Further left is better. The axis is logarithmic: each step to the right is many times slower.",
 		"latency":      "Every probe is in the picture; each column shows the fastest, the median and the slowest of its moment. The axis is logarithmic, the same for all panels.",
 		"distribution": "How many of 100 probes came back within a time. Steep and far left is good; a long slope to the right is what calls suffer from. Lost probes are not in the curves; the tables count them.",
+		"framing":      "A full line passes packets of one size at even distances; the time of one, in the line's own bytes, is what it occupies there. Dots are measured, the line is the framing that fits them.",
 		"hops":         "Where a hop and all hops behind it get slower under load, the queue is in front of that hop. A single slow hop only gives its answers low priority, which delays no traffic.",
 		"line":         "Means of each step of time, and its worst delay. Where a curve has a gap, nothing is known.",
 		"throughput":   "What arrived, without packet headers. Over each phase stands its mean, as in the tables.",

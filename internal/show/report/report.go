@@ -35,6 +35,7 @@ type Page struct {
 	Notes  []string        // sentences to print under the verdict
 	Paths  []*path.Result  // traces, hop by hop
 	Lines  []*Line         // what lines did over hours
+	Chart  string          // draw this picture alone, such as "framing"; "": all
 }
 
 // A Step is one trial of the tuner.

@@ -56,11 +56,61 @@ func metrics() []metric {
 		{"added, median", quantile(func(l verdict.Latency) float64 { return l.IncreaseMs.P50 }), language.ms, compareLatency, loaded},
 		{"added, p95", quantile(func(l verdict.Latency) float64 { return l.IncreaseMs.P95 }), language.ms, compareLatency, loaded},
 		{"added, p99", quantile(func(l verdict.Latency) float64 { return l.IncreaseMs.P99 }), language.ms, compareLatency, loaded},
+		{"until it fell", recovery, language.ms, compareLatency, loaded},
 		{"slowest", quantile(func(l verdict.Latency) float64 { return l.RTTMs.Max }), language.ms, nil, always},
 		{"lost", lossOf, language.percent, compareLoss, always},
 		{"download", func(p *verdict.Phase) float64 { return p.GoodputDownBps }, language.rate, compareSpeed, downs},
 		{"upload", func(p *verdict.Phase) float64 { return p.GoodputUpBps }, language.rate, compareSpeed, ups},
 	}
+}
+
+// recovery returns how long the delay took to fall after the load, NaN where that is not known.
+func recovery(p *verdict.Phase) float64 {
+	if p.RecoveryMs == nil {
+		return math.NaN()
+	}
+	return *p.RecoveryMs
+}
+
+// outcomeRows are the Quality of Outcome by use, of 100; none if neither test has them.
+func (l language) outcomeRows(before, after *verdict.Test) (out []row) {
+	score := func(t *verdict.Test, use string) float64 {
+		for _, o := range t.Outcomes {
+			if o.Use == use && t.Valid {
+				return o.Score
+			}
+		}
+		return math.NaN()
+	}
+	print := func(v float64) string {
+		if !finite(v) {
+			return none
+		}
+		return l.Number("%.0f", clamp(v, 0, 100))
+	}
+	for _, use := range verdict.Uses() {
+		a, b := score(before, use), score(after, use)
+		if !finite(a) && !finite(b) {
+			continue
+		}
+		r := row{name: l.Name("outcome " + use), before: print(a), after: print(b), outcome: compareScore(a, b)}
+		r.change = l.changeWords(a, b, r.outcome)
+		out = append(out, r)
+	}
+	return out
+}
+
+// compareScore judges scores of 100: five count.
+func compareScore(a, b float64) outcome {
+	switch {
+	case !finite(a) || !finite(b):
+		return unknown
+	case math.Abs(a-b) < 5:
+		return same
+	case b > a:
+		return better
+	}
+	return worse
 }
 
 // lossOf returns the share of probes without an answer, NaN when none was sent.
@@ -88,6 +138,7 @@ func compareLoss(a, b float64) outcome {
 // phases. Grades come first.
 func (l language) groups(before, after *verdict.Test) []group {
 	g := []group{{"", []row{{name: l.Name("grade"), before: l.grade(before), after: l.grade(after)}}}}
+	g[0].rows = append(g[0].rows, l.outcomeRows(before, after)...)
 	judged := before.Valid && after.Valid
 	for _, name := range append(verdict.PhaseNames(), verdict.PhaseLoaded) {
 		p, q := phase(before, name), phase(after, name)
@@ -206,6 +257,7 @@ func (l language) facts(t *verdict.Test) []fact {
 		{"probes sent", func(_ string, p *verdict.Phase) string { return fmt.Sprint(p.Latency.Sent) }},
 		{"probes lost", func(_ string, p *verdict.Phase) string { return l.percent(lossOf(p)) }},
 		{"counted, s", func(_ string, p *verdict.Phase) string { return l.Number("%.1f", clamp(p.Seconds, 0, 1e6)) }},
+		{"until it fell, ms", under(func(_ string, p *verdict.Phase) string { return l.number(recovery(p)) })},
 		{"late p99, ms", func(_ string, p *verdict.Phase) string { return l.number(p.ProbeLatenessMs.P99) }},
 		{"CPU, busiest", func(_ string, p *verdict.Phase) string { return l.percent(p.CPU) }},
 		{"retransmits", under(func(_ string, p *verdict.Phase) string { return fmt.Sprint(p.Retransmits) })},

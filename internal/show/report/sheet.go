@@ -66,7 +66,7 @@ type chart struct {
 func charts(p Page, l layout) []chart {
 	var out []chart
 	add := func(kind, id, title string, f *figure) {
-		if f != nil {
+		if f != nil && (p.Chart == "" || p.Chart == kind) {
 			out = append(out, chart{kind, id, title, f})
 		}
 	}
@@ -74,6 +74,7 @@ func charts(p Page, l layout) []chart {
 	add("latency", "latency", "Latency over time", latencyChart(p.ends(), l))
 	add("distribution", "distribution", "Distribution of latency", ecdfChart(p.ends(), l))
 	add("throughput", "throughput", "Throughput over time", rateChart(p.ends(), l))
+	add("framing", "framing", "What the line adds to each packet", framingChart(p.last(), l))
 	for i, t := range p.Paths {
 		id, title := "hops", "Latency of each hop"
 		if len(p.Paths) > 1 {

@@ -40,6 +40,9 @@ function tiles(t: Test): HTMLElement {
   }
   if (t.download) tile(say.download, mbit(t.download.goodput_down_bps / 1e6), "Mbit/s");
   if (t.upload) tile(say.upload, mbit(t.upload.goodput_up_bps / 1e6), "Mbit/s");
+  for (const o of t.outcomes ?? []) tile(say.uses[o.use] ?? o.use, String(o.score), say.ofHundred);
+  const fell = Math.max(0, ...loaded.map((p) => p.phase.recovery_ms ?? 0));
+  if (fell > 0) tile(say.fell, ms(fell), "ms");
   return list;
 }
 

@@ -70,7 +70,7 @@ function event(n, at_ms, kind, by, what, undone = "") {
 }
 
 function result(id, at_ms, kind, shaped, grade, down, up, idle, downP95, upP95) {
-  return { id, at_ms: Math.round(at_ms), wan: "pppoe-wan", kind, shaped, valid: true, grade, down_bps: down * M, up_bps: up * M, idle_ms: idle, down_p95_ms: downP95, up_p95_ms: upP95, invalid: [] };
+  return { id, at_ms: Math.round(at_ms), wan: "pppoe-wan", kind, shaped, valid: true, grade, down_bps: down * M, up_bps: up * M, idle_ms: idle, down_p95_ms: downP95, up_p95_ms: upP95, fell_ms: shaped ? 0 : 900, outcomes: ["call", "game", "stream", "browsing"].map((use) => ({ use, score: shaped ? 100 : 40, limit: shaped ? "" : "latency" })), invalid: [] };
 }
 
 /** An hour of it: films in the evening, an upload for the last ten minutes. */

@@ -112,7 +112,8 @@ function outcome(r: Running): HTMLElement {
         ? [
             el("p", {}, `${say.grade}: `, el("strong", { class: "num" }, found.grade)),
             tiles([say.down, mbit(found.down_bps), say.mbit], [say.up, mbit(found.up_bps), say.mbit], [say.roundTrip, ms(found.idle_ms), "ms"]),
-            tiles([say.addedDown, ms(Math.max(0, found.down_p95_ms)), ""], [say.addedUp, ms(Math.max(0, found.up_p95_ms)), ""]),
+            tiles([say.addedDown, ms(Math.max(0, found.down_p95_ms)), ""], [say.addedUp, ms(Math.max(0, found.up_p95_ms)), ""], ...(found.fell_ms > 0 ? ([[say.fell, ms(found.fell_ms), "ms"]] as [string, string, string][]) : [])),
+            ...(found.outcomes.length > 0 ? [el("p", {}, say.outcomes), tiles(...found.outcomes.map((o): [string, string, string] => [say.uses[o.use] ?? o.use, String(o.score), ""]))] : []),
           ]
         : reasons(found.invalid.map((x) => (say.tag === "de" ? x.de : x.en)));
   return el("div", { class: `outcome ${found?.valid === true || r.stopped ? "" : "bad"}`, "data-key": "ended" }, el("p", {}, el("strong", {}, endedSays(r))), ...figures);
@@ -156,6 +157,7 @@ function compared(all: Result[]): HTMLElement {
       [say.grade, (r) => r.grade],
       [say.addedDown, (r) => ms(Math.max(0, r.down_p95_ms))],
       [say.addedUp, (r) => ms(Math.max(0, r.up_p95_ms))],
+      ...Object.entries(say.uses).map(([use, name]): [string, (r: Result) => string] => [name, (r) => String(r.outcomes.find((o) => o.use === use)?.score ?? "–")]),
       [say.idleTrip, (r) => ms(r.idle_ms)],
       [say.downMbit, (r) => mbit(r.down_bps)],
       [say.upMbit, (r) => mbit(r.up_bps)],
