@@ -38,7 +38,7 @@ func TestMarksFollow(t *testing.T) {
 	if err := json.Unmarshal(text, &back); err != nil {
 		t.Fatal(err)
 	}
-	if f, is := marksFinding(back.Marks); !is || !strings.Contains(f.What, "EF, download: arrives as CS0") || strings.Contains(f.What, "CE") || !strings.Contains(f.Why, "say nothing here") {
+	if f, is := marksFinding(back.Marks); !is || !strings.Contains(f.What, "EF, down: arrives as CS0") || strings.Contains(f.What, "CE") || !strings.Contains(f.Why, "say nothing here") {
 		t.Errorf("%v %+v", is, f)
 	}
 	if f, is := marksFinding(&path.Marks{}); is {

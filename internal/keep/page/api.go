@@ -40,7 +40,6 @@ package page
 import (
 	"unbloat/internal/keep/daemon"
 	"unbloat/internal/keep/supervise"
-	"unbloat/internal/measure/verdict"
 	"unbloat/reason"
 	"unbloat/unit"
 )
@@ -353,10 +352,17 @@ type Result struct {
 	UpP95   float64   `json:"up_p95_ms"`
 	// Outcomes say how well the loaded line does for each use, of 100, and FellMs how long the
 	// delay took to fall after the load at which that was longest; 0: not known.
-	Outcomes []verdict.UseScore `json:"outcomes"`
-	FellMs   float64            `json:"fell_ms"`
-	Kept     bool               `json:"kept"`    // of a tuning: the limits that it found are in force
-	Invalid  []Said             `json:"invalid"` // why it is not valid
+	Outcomes []Outcome `json:"outcomes"`
+	FellMs   float64   `json:"fell_ms"`
+	Kept     bool      `json:"kept"`    // of a tuning: the limits that it found are in force
+	Invalid  []Said    `json:"invalid"` // why it is not valid
+}
+
+// An Outcome is how well the loaded line does for one use (verdict.UseScore).
+type Outcome struct {
+	Use   string  `json:"use"`   // call, game, stream or browsing
+	Score float64 `json:"score"` // 0 to 100
+	Limit string  `json:"limit"` // what holds it down; "": nothing
 }
 
 // A Said is a sentence in the page's languages.

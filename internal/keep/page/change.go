@@ -181,7 +181,7 @@ func runningOf(is daemon.RunStatus) Running {
 // ResultOf is what a test or a tuning has found, by the JSON that its command prints. Of
 // a tuning it is what holds after it. It has no ID, time or WAN.
 func ResultOf(kind RunKind, text json.RawMessage) Result {
-	out := Result{Kind: kind, Invalid: []Said{}, Outcomes: []verdict.UseScore{}}
+	out := Result{Kind: kind, Invalid: []Said{}, Outcomes: []Outcome{}}
 	var held struct {
 		verdict.Test
 		Before *verdict.Test `json:"before"`
@@ -200,8 +200,8 @@ func ResultOf(kind RunKind, text json.RawMessage) Result {
 		t = held.Before
 	}
 	out.Valid, out.Grade = t.Valid, t.Grade
-	if t.Outcomes != nil {
-		out.Outcomes = t.Outcomes
+	for _, o := range t.Outcomes {
+		out.Outcomes = append(out.Outcomes, Outcome{o.Use, finite(o.Score), o.Limit})
 	}
 	if len(t.Reasons) > 0 {
 		english, german := reason.English(), reason.German()

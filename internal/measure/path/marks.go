@@ -257,7 +257,7 @@ func (x *Marks) follow() {
 		is   bool
 		code reason.Code
 	}{
-		{lost(markDown, "EF", "NQB"), reason.MarksTellNothing},
+		{lost(markDown, "EF") && lost(markDown, "NQB"), reason.MarksTellNothing},
 		{lost(markUp, "EF", "NQB"), reason.MarksReadHere},
 		{lost(markUp, "ECT(1)") || lost(markDown, "ECT(1)"), reason.MarksNoL4S},
 		{lost(markUp, "CE"), reason.MarksNoECNUp},

@@ -214,8 +214,16 @@ export interface Result {
   idle_ms: number;
   down_p95_ms: number;
   up_p95_ms: number;
+  outcomes: Outcome[];
+  fell_ms: number;
   kept: boolean;
   invalid: Said[];
+}
+
+export interface Outcome {
+  use: string;
+  score: number;
+  limit: string;
 }
 
 export interface Said {
