@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"unbloat/internal/measure/verdict"
 	"unbloat/reason"
@@ -56,13 +58,16 @@ func metrics() []metric {
 		{"added, median", quantile(func(l verdict.Latency) float64 { return l.IncreaseMs.P50 }), language.ms, compareLatency, loaded},
 		{"added, p95", quantile(func(l verdict.Latency) float64 { return l.IncreaseMs.P95 }), language.ms, compareLatency, loaded},
 		{"added, p99", quantile(func(l verdict.Latency) float64 { return l.IncreaseMs.P99 }), language.ms, compareLatency, loaded},
-		{"until it fell", recovery, language.ms, compareLatency, loaded},
+		{fell, recovery, language.ms, compareLatency, loaded},
 		{"slowest", quantile(func(l verdict.Latency) float64 { return l.RTTMs.Max }), language.ms, nil, always},
 		{"lost", lossOf, language.percent, compareLoss, always},
 		{"download", func(p *verdict.Phase) float64 { return p.GoodputDownBps }, language.rate, compareSpeed, downs},
 		{"upload", func(p *verdict.Phase) float64 { return p.GoodputUpBps }, language.rate, compareSpeed, ups},
 	}
 }
+
+// fell is the figure that older tests do not have; without it there is no row.
+const fell = "until it fell"
 
 // recovery returns how long the delay took to fall after the load, NaN where that is not known.
 func recovery(p *verdict.Phase) float64 {
@@ -147,8 +152,11 @@ func (l language) groups(before, after *verdict.Test) []group {
 		}
 		out := group{name: l.Name("title " + name)}
 		for _, m := range metrics() {
-			if m.use(name) {
-				out.rows = append(out.rows, m.row(l, p, q, judged))
+			if !m.use(name) {
+				continue
+			}
+			if r := m.row(l, p, q, judged); m.name != fell || r.before != none || r.after != none {
+				out.rows = append(out.rows, r)
 			}
 		}
 		g = append(g, out)
@@ -257,7 +265,7 @@ func (l language) facts(t *verdict.Test) []fact {
 		{"probes sent", func(_ string, p *verdict.Phase) string { return fmt.Sprint(p.Latency.Sent) }},
 		{"probes lost", func(_ string, p *verdict.Phase) string { return l.percent(lossOf(p)) }},
 		{"counted, s", func(_ string, p *verdict.Phase) string { return l.Number("%.1f", clamp(p.Seconds, 0, 1e6)) }},
-		{"until it fell, ms", under(func(_ string, p *verdict.Phase) string { return l.number(recovery(p)) })},
+		{fell + ", ms", under(func(_ string, p *verdict.Phase) string { return l.number(recovery(p)) })},
 		{"late p99, ms", func(_ string, p *verdict.Phase) string { return l.number(p.ProbeLatenessMs.P99) }},
 		{"CPU, busiest", func(_ string, p *verdict.Phase) string { return l.percent(p.CPU) }},
 		{"retransmits", under(func(_ string, p *verdict.Phase) string { return fmt.Sprint(p.Retransmits) })},
@@ -267,6 +275,9 @@ func (l language) facts(t *verdict.Test) []fact {
 		f := fact{name: l.Name(r.name)}
 		for _, p := range t.Phases() {
 			f.cells = append(f.cells, r.get(p.Name, p.Phase))
+		}
+		if strings.HasPrefix(r.name, fell) && !slices.ContainsFunc(f.cells, func(c string) bool { return c != none }) {
+			continue
 		}
 		out = append(out, f)
 	}
