@@ -53,7 +53,7 @@ func subjects() []subject {
 			"One machine floods the uplink, or opens fifty flows that look like calls. The probe is on that machine; a call and an upload are on another.",
 			[]string{"flood", "abuser"}, nil, false},
 		{"framing", "What the line adds to each packet",
-			"ADSL with PPPoE: the line adds 40 bytes to each packet and cuts it into cells of ATM, so an acknowledgement of 52 bytes occupies 106. Five calls and the acknowledgements of a download fill the upload with small packets. All rates are 98 % of what the line carries; where the framing is not known, of what it carries in full packets, counted as Linux does. The probe is one of 100 bytes, 50 a second.",
+			"ADSL with PPPoE: the line adds 40 bytes to each packet and cuts it into cells of ATM, so an acknowledgement of 52 bytes occupies 106. Two calls, the acknowledgements of a download and a machine that sends small packets fill the upload. All rates are 98 % of what the line carries; where the framing is not known, of what it carries in full packets, counted as Linux does. The probe is one of 100 bytes, 50 a second.",
 			[]string{"adsl"}, lab.FramingCases(), false},
 		{"following", "Lines that vary",
 			"The daemon follows a line, beside fixed rates, cake-autorate (commit 94238be, unchanged, with fping) and CAKE that knows at every moment what the line carries, at 95 % of it: nobody can do better without knowing. Both programs are told the same rates and have the same six reflectors. The times are round trips of a probe of 100 bytes, 50 a second, over all of the time with load. A call is frozen while its picture stands still, up and down together; the seconds in which the line carried less than 64 kbit/s in the picture's direction are left out, for no router can help there.",
