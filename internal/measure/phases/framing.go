@@ -46,7 +46,7 @@ func MeasureFraming(ctx context.Context, f Framer, down, up unit.Rate) (*verdict
 }
 
 // Framing measures what the line adds to each packet in a direction, which carries
-// about rate. Nothing else should use the line. An answer that is not sure is no error.
+// about rate. Nothing else should use the line; the probes of phases end. An answer that is not sure is no error.
 func (c *Client) Framing(ctx context.Context, dir Direction, rate unit.Rate) (framing.Estimate, error) {
 	if rate < framing.LeastRate || rate > framing.MostRate {
 		return framing.Estimate{Why: reason.Of(reason.FramingRate, "rate_bps", int(rate), "least_bps", int(framing.LeastRate), "most_bps", int(framing.MostRate))}, nil
@@ -55,6 +55,7 @@ func (c *Client) Framing(ctx context.Context, dir Direction, rate unit.Rate) (fr
 	if c.peer.Addr().Unmap().Is4() {
 		headers = framing.HeadersIPv4
 	}
+	c.runner.silence()
 	rng := rand.New(rand.NewPCG(uint64(c.clock.Now()), uint64(rate)))
 	var all []framing.Train
 	for pass := range framing.Passes {

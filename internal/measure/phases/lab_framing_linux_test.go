@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"unbloat/internal/measure/phases"
+	"unbloat/internal/measure/verdict"
 	"unbloat/lab"
 	"unbloat/testkit/labtest"
 	"unbloat/unit"
@@ -54,6 +55,10 @@ func TestLabFraming(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	// The probes of a phase must not go on beside the trains: they would be others' traffic.
+	if _, err := c.Phase(t.Context(), phases.PhaseSpec{Name: verdict.PhaseIdle, Duration: 2 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
 	for _, f := range framings(labtest.Long()) {
 		for _, way := range []struct {
 			dir  phases.Direction

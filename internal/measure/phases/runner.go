@@ -109,13 +109,7 @@ const openLimit = 5 * time.Minute
 
 // Close ends the probes and the session.
 func (l *PhaseRunner) Close() error {
-	l.mu.Lock()
-	p := l.prober
-	l.prober = nil
-	l.mu.Unlock()
-	if p != nil {
-		_ = p.Close() // the session's end matters more
-	}
+	l.silence()
 	for _, b := range l.options.Secondary {
 		_ = b.Prober.Close()
 	}
@@ -144,6 +138,18 @@ func (l *PhaseRunner) probing(ctx context.Context) (Prober, error) {
 	}
 	l.prober = p
 	return p, nil
+}
+
+// silence ends the stream of probes, which would be others' traffic for what is measured next;
+// the next phase begins another.
+func (l *PhaseRunner) silence() {
+	l.mu.Lock()
+	p := l.prober
+	l.prober = nil
+	l.mu.Unlock()
+	if p != nil {
+		_ = p.Close() // it has told all that phases asked for
+	}
 }
 
 // counter watches the interface towards the server. Its zero value knows nothing.
