@@ -141,6 +141,16 @@ export const germanFindings: Record<string, FindingWords> = {
     why: "Darin steht auch, welche Klasse sie haben.",
     remedy: "Lassen Sie diese Regeln nur ihre eigenen Bits schreiben.",
   },
+  "no-bpf": {
+    what: "Anrufe sind nicht dadurch geschützt, wie Verbindungen sich verhalten: Dem Router fehlt, was dafür nötig ist.",
+    why: "Ein Anruf teilt sich dann seine Warteschlange mit allem, was sein Gerät sonst noch tut.",
+    remedy: "Installieren Sie das genannte Paket.",
+  },
+  "slow-bpf": {
+    what: "Anrufe sind nicht dadurch geschützt, wie Verbindungen sich verhalten: Auf diesem Router würde es viel Rechenzeit kosten.",
+    why: "Ein Anruf teilt sich dann seine Warteschlange mit allem, was sein Gerät sonst noch tut.",
+    remedy: "Tun Sie, was genannt ist, oder nehmen Sie die Kosten mit --classifier bpf in Kauf.",
+  },
   headroom: {
     what: "Der Prozessor des Routers schafft die gewünschte Rate nicht.",
     why: "Was er nicht rechtzeitig weitergibt, wartet in der Netzwerkkarte, wo keine Warteschlange hilft.",
