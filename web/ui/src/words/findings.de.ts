@@ -143,12 +143,12 @@ export const germanFindings: Record<string, FindingWords> = {
   },
   "no-bpf": {
     what: "Anrufe sind nicht dadurch geschützt, wie Verbindungen sich verhalten: Dem Router fehlt, was dafür nötig ist.",
-    why: "Ein Anruf teilt sich dann seine Warteschlange mit allem, was sein Gerät sonst noch tut.",
+    why: "Neben hundert anderen Verbindungen ist der gleiche Anteil für einen Anruf zu klein; eigene Regeln wirken weiterhin.",
     remedy: "Installieren Sie das genannte Paket.",
   },
   "slow-bpf": {
     what: "Anrufe sind nicht dadurch geschützt, wie Verbindungen sich verhalten: Auf diesem Router würde es viel Rechenzeit kosten.",
-    why: "Ein Anruf teilt sich dann seine Warteschlange mit allem, was sein Gerät sonst noch tut.",
+    why: "Neben hundert anderen Verbindungen ist der gleiche Anteil für einen Anruf zu klein; eigene Regeln wirken weiterhin.",
     remedy: "Tun Sie, was genannt ist, oder nehmen Sie die Kosten mit --classifier bpf in Kauf.",
   },
   headroom: {
