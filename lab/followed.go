@@ -136,7 +136,7 @@ func (l FollowLog) Figure(s *scenario.Scenario) ([]byte, error) {
 	}
 	left := figureLeft
 	fmt.Fprintf(&b, "\n<text x=\"%.0f\" y=\"500\" fill=\"#555555\">dashed: what the line carries; blank: nothing to do</text>", left)
-	left += 300
+	left += 316
 	for _, k := range []follow.Kind{follow.IsRoom, follow.IsQueueing, follow.IsDraining, follow.IsDrained, follow.IsShaped, follow.IsBlind} {
 		fmt.Fprintf(&b, `<rect x="%.0f" y="490" width="12" height="12" fill="%s"/><text x="%.0f" y="500" fill="#555555">%s</text>`, left, inks[k], left+16, k)
 		left += 76

@@ -128,13 +128,13 @@ func (w *way) flat() bool {
 // grown says whether a delay has grown, by a share of what it was and 5 ms at least.
 func grown(is, was, share time.Duration) bool { return is >= was+max(was/share, growth) }
 
-// unhelped says whether the delay is as it was, though the cut should have ended it. Then
-// it is the line's own.
+// unhelped says whether the delay is as it was, and as when it last grew, though the cut
+// should have ended it. Then it is the line's own; a queue that has begun to drain is not.
 func (c *Controller) unhelped(w *way, s *Situation, now unit.Instant) bool {
 	cut, delay := &w.policy.cut, s.Raw-s.Own
 	return cut.on && s.Asked >= cut.judge && !s.Limits && (s.OneWay || !c.ways[1-w.is].load.lately) &&
 		!(s.Capacity == 0 && cut.waits(s)) &&
-		delay >= cut.delay*6/10 && delay <= cut.delay*13/10 && s.Raw <= ownMost && now >= w.queue.own.none
+		delay >= max(cut.delay, cut.grown-s.Own)*6/10 && delay <= cut.delay*13/10 && s.Raw <= ownMost && now >= w.queue.own.none
 }
 
 // outage says whether nothing arrives, or something does again. It is told of the way up,
