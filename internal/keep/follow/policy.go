@@ -11,9 +11,8 @@ import (
 // only what it has done about earlier situations and what became of it (past.go).
 
 // What it goes by. Shares are of the capacity, or of the rate where it is not known. Where
-// no other source is named a value is the best of those tried on the lines of
-// scenarios/follow-*.toml (docs/evidence/following.md); between its neighbours the figures
-// of these lines hardly differ.
+// no arithmetic is given the value was found by trying, on the lines of
+// scenarios/follow-*.toml.
 const (
 	below = 0.95 // share that the shaper takes: a queue that comes by chance is gone within some seconds
 	near  = 0.03 // share by which two measurements of one capacity differ; less is the same rate
@@ -30,7 +29,7 @@ const (
 	riseMost   = 0.25 // share of a rise: what is too much of it drains within half a second
 	riseBack   = 0.10 // share of the rises to what was safe before the line fell, and of the first one on the most restless line
 
-	idleShare = 0.01 // share for each second without load: back from any dip within two minutes
+	idleShare = 0.01 // share for each second without load: from a tenth of the usual rate back within four minutes
 
 	// patience is how long what nobody can know is left as it is: a rate while nobody
 	// tells the delay, which then glides for as long; a delay that was no floor.
