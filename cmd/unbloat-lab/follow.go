@@ -18,8 +18,9 @@ import (
 // newFollowCommand is `unbloat-lab follow replay FILE`.
 func newFollowCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "follow",
-		Short: "Look at how a line was followed",
+		Use:     "follow",
+		Short:   "Look at how a line was followed; a command of unbloat-lab itself",
+		Example: "  unbloat-lab follow replay evening.log",
 	}
 	c.AddCommand(&cobra.Command{
 		Use:   "replay FILE",
