@@ -34,12 +34,13 @@ func German() *Language {
 			IdleUnsteady:    "die Umlaufzeit schwankte (p50 {p50_ms:.1f} ms, p90 {p90_ms:.1f} ms): etwas anderes nutzt die Leitung",
 			LoadNotFull:     "die Leitung war nicht voll, das beweist nichts: {causes}",
 			NothingArrived:  "im {direction:name} kam nichts an",
-			RateRising:      "die Rate im {direction:name} stieg noch ({first_bps:rate}, später {last_bps:rate}); eine längere Messung{--seconds:flag} klärt es",
+			RateRising:      "die Rate im {direction:name} stieg noch, von {first_bps:rate} auf {last_bps:rate}: länger messen{--seconds:flag}",
 			SendersIdle:     "die Sender im {direction:name} hatten nur {busy:pct} % der Zeit Daten unterwegs",
 			SendersHeldBack: "die Sender im {direction:name} wurden {held:pct} % der Zeit von ihren eigenen Puffern gebremst, nicht von der Leitung; mehr Verbindungen{--flows:flag} füllen sie",
 			TooFewRuns:      "nur {valid:d} von {runs:d} Durchgängen waren gültig",
 			PageHidden:      "die Seite war {hidden_s:.1f} s lang nicht im Vordergrund, und dann bremsen Browser",
 			ClockCoarse:     "die Uhr dieses Browsers geht nur alle {tick_ms:.1f} ms weiter",
+			PageResent:      "Messpakete über TCP warteten, bis verlorene Pakete erneut gesendet waren, die Leitung verzögert also um mindestens {least_ms:.0f} und höchstens {most_ms:.0f} ms (p95), was verschiedene Noten sind",
 			PageProbesLate:  "Messpakete gingen zu spät ab (p95 {p95_ms:.1f} ms, höchstens {most_ms:.0f} ms): dieses Gerät oder der Browser war zu beschäftigt",
 		},
 	}
@@ -59,6 +60,7 @@ func German() *Language {
 		NothingArrived:  "prüfen, ob eine Firewall die Verbindungen verwirft, oder einen anderen Server nehmen",
 		TooFewRuns:      "noch einmal messen",
 		PageHidden:      "die Seite im Vordergrund lassen",
+		PageResent:      "diese Seite über HTTPS in einem Browser mit WebTransport öffnen oder `unbloat test` nehmen",
 		PageProbesLate:  "andere Tabs und Programme schließen oder `unbloat test` nehmen",
 	}
 	maps.Copy(l.Words, germanTables())

@@ -40,12 +40,13 @@ func newEnglish() *Language {
 			IdleUnsteady:    "the round trip was unsteady (p50 {p50_ms:.1f} ms, p90 {p90_ms:.1f} ms): something else uses the line",
 			LoadNotFull:     "the line was not full, which proves nothing: {causes}",
 			NothingArrived:  "nothing arrived in the {direction:name} direction",
-			RateRising:      "the {direction:name} rate was still rising ({first_bps:rate}, later {last_bps:rate}); a longer test{--seconds:flag} settles",
+			RateRising:      "the {direction:name} rate was still rising, from {first_bps:rate} to {last_bps:rate}: measure longer{--seconds:flag}",
 			SendersIdle:     "the {direction:name} senders had data in flight for only {busy:pct} % of the time",
 			SendersHeldBack: "the {direction:name} senders were held back by their own buffers for {held:pct} % of the time, not by the line; more flows{--flows:flag} fill it",
 			TooFewRuns:      "only {valid:d} of {runs:d} runs were valid",
 			PageHidden:      "the page was not in front for {hidden_s:.1f} s, and browsers slow down what is not",
 			ClockCoarse:     "this browser's clock only ticks every {tick_ms:.1f} ms",
+			PageResent:      "probes over TCP waited for lost packets to be sent again, so the line adds at least {least_ms:.0f} ms and at most {most_ms:.0f} ms (p95), and these have different grades",
 			PageProbesLate:  "probes left late (p95 {p95_ms:.1f} ms, at most {most_ms:.0f} ms): this device or browser was too busy",
 		},
 	}
@@ -65,6 +66,7 @@ func newEnglish() *Language {
 		NothingArrived:  "see whether a firewall drops the connections, or try another server",
 		TooFewRuns:      "measure again",
 		PageHidden:      "keep the page in front",
+		PageResent:      "open this page over HTTPS in a browser with WebTransport, or use `unbloat test`",
 		PageProbesLate:  "close other tabs and programs, or use `unbloat test`",
 	}
 	maps.Copy(l.Words, englishTables())

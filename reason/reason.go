@@ -40,6 +40,7 @@ const (
 	TooFewRuns      Code = "too_few_runs"      // were valid
 	PageHidden      Code = "page_hidden"       // behind another window
 	ClockCoarse     Code = "clock_coarse"      // of a browser
+	PageResent      Code = "page_resent"       // probes over TCP waited for lost packets
 	PageProbesLate  Code = "page_probes_late"  // by a browser's p95
 )
 

@@ -54,9 +54,9 @@ func TestText(t *testing.T) {
 		where Surface
 		want  string
 	}{
-		{full(), English(), Terminal, "upload: the line was not full, which proves nothing: the up rate was still rising (1.50 Mbit/s, later 4.80 Mbit/s); a longer test (--seconds) settles"},
-		{full(), English(), Page, "upload: the line was not full, which proves nothing: the up rate was still rising (1.50 Mbit/s, later 4.80 Mbit/s); a longer test settles"},
-		{full(), German(), Page, "Upload: die Leitung war nicht voll, das beweist nichts: die Rate im Upload stieg noch (1,50 Mbit/s, später 4,80 Mbit/s); eine längere Messung klärt es"},
+		{full(), English(), Terminal, "upload: the line was not full, which proves nothing: the up rate was still rising, from 1.50 Mbit/s to 4.80 Mbit/s: measure longer (--seconds)"},
+		{full(), English(), Page, "upload: the line was not full, which proves nothing: the up rate was still rising, from 1.50 Mbit/s to 4.80 Mbit/s: measure longer"},
+		{full(), German(), Page, "Upload: die Leitung war nicht voll, das beweist nichts: die Rate im Upload stieg noch, von 1,50 Mbit/s auf 4,80 Mbit/s: länger messen"},
 		{Of(ClockSet, "count", 1), English(), Terminal, "this machine's clock was set once meanwhile"},
 		{Of(ClockSet, "count", 2.0), German(), Terminal, "die Uhr dieses Rechners wurde währenddessen 2-mal gestellt"},
 		{Of(CPUBusy, "busy", 0.97, "most", 0.85), English(), Terminal, "this machine's busiest processor was 97 % busy (at most 85 %), so it measured itself"},

@@ -6,6 +6,9 @@ const (
 	NotValid          Code = "not_valid"
 	NotValidFor       Code = "not_valid_for" // the reasons follow
 	CertainRise       Code = "certain_rise"
+	CertainF          Code = "certain_f" // a rise that is a grade F whatever the rest is
+	AlsoIn            Code = "also_in"
+	MoreVerbose       Code = "more_verbose"
 	LatenessBound     Code = "lateness_bound"
 	WhatToDo          Code = "what_to_do"
 	MoreReasons       Code = "more_reasons"

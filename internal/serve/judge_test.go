@@ -31,6 +31,8 @@ func cases() map[string]*Submission {
 	with("bloated", func(l *fakeLine) { l.downUs, l.upUs, l.both = 155_000, 512_345, true })
 	with("fast", func(l *fakeLine) { l.rttUs, l.jitterUs, l.downUs, l.upUs, l.downBps = 700, 60, 10, 20, 940e6 })
 	with("late", func(l *fakeLine) { l.lateUs = 7_345 })
+	with("late and bloated", func(l *fakeLine) { l.lateUs, l.downUs, l.upUs = 9_345, 442_000, 789_000 })
+	with("very late and bloated", func(l *fakeLine) { l.lateUs, l.downUs, l.upUs = 43_000, 442_000, 789_000 })
 	with("a little late", func(l *fakeLine) { l.lateUs = 3_210; l.skipEach = 2 })
 	with("skipping", func(l *fakeLine) { l.skipEach = 30 })
 	with("rising", func(l *fakeLine) { l.rising = true })
@@ -91,21 +93,23 @@ func TestJudge(t *testing.T) {
 	for name, want := range map[string]struct {
 		grade, reason string
 	}{
-		"good":            {"A", ""},
-		"bloated":         {"F", ""},
-		"fast":            {"A+", ""},
-		"a little late":   {"A", ""},
-		"late":            {"", "probes left late (p95 7.3 ms"},
-		"skipping":        {"", "probes left late"},
-		"rising":          {"", "still rising"},
-		"silent":          {"", "probes were answered"},
-		"broken":          {"", "2 flows broke off"},
-		"nothing arrived": {"", "nothing arrived"},
-		"unsteady":        {"", "unsteady"},
-		"hidden":          {"", "not in front for 1.6 s"},
-		"coarse clock":    {"", "ticks every 16.7 ms"},
-		"idle only":       {"", ""},
-		"upload only":     {"A", ""},
+		"good":                  {"A", ""},
+		"bloated":               {"F", ""},
+		"fast":                  {"A+", ""},
+		"a little late":         {"A", ""},
+		"late":                  {"", "probes left late (p95 7.3 ms"},
+		"late and bloated":      {"", "probes left late (p95 9.3 ms, at most 9 ms"},
+		"very late and bloated": {"", "probes left late (p95 43.0 ms"},
+		"skipping":              {"", "probes left late"},
+		"rising":                {"", "still rising"},
+		"silent":                {"", "probes were answered"},
+		"broken":                {"", "2 flows broke off"},
+		"nothing arrived":       {"", "nothing arrived"},
+		"unsteady":              {"", "unsteady"},
+		"hidden":                {"", "not in front for 1.6 s"},
+		"coarse clock":          {"", "ticks every 16.7 ms"},
+		"idle only":             {"", ""},
+		"upload only":           {"A", ""},
 	} {
 		got := Judge(cases()[name], verdict.Meta{})
 		if got.Grade != want.grade || got.Valid != (want.reason == "") || !strings.Contains(strings.Join(got.InvalidReasons, "; "), want.reason) {
@@ -114,6 +118,55 @@ func TestJudge(t *testing.T) {
 		if strings.Contains(got.Verdict+strings.Join(got.InvalidReasons, ""), "--") {
 			t.Errorf("%s: tells a visitor of the page to use a flag: %s", name, got.Verdict)
 		}
+	}
+}
+
+// Probes that left late are judged against what is measured: a little is a remark, and
+// of a line that is bad whatever they did, that is said.
+func TestLateAndBad(t *testing.T) {
+	s := cases()["late and bloated"]
+	for i := range s.Phases { // at 8 ms, 2 % of the lesser rise
+		for k := range s.Phases[i].Probes.SentUs {
+			s.Phases[i].Probes.SentUs[k] -= 1_345
+		}
+	}
+	if got := Judge(s, verdict.Meta{}); got.Grade != verdict.GradeF || !strings.Contains(strings.Join(got.Notes, "\n"), "may be wrong by as much") {
+		t.Errorf("8 ms late: grade %q, %q, %q", got.Grade, got.InvalidReasons, got.Notes)
+	}
+	got := Judge(cases()["very late and bloated"], verdict.Meta{})
+	if w := wordsOf(got, reason.English()); !strings.HasPrefix(w.Certain, "F for certain") || got.Valid {
+		t.Errorf("43 ms late: valid %v, certain %q", got.Valid, w.Certain)
+	}
+	if w := wordsOf(Judge(cases()["late"], verdict.Meta{}), reason.English()); w.Certain != "" {
+		t.Errorf("of a line that is not bad: %q", w.Certain)
+	}
+}
+
+// Over TCP a lost packet holds the probes behind it. Where the grade hinges on that there is
+// none, and the figures are what the line adds at least; as datagrams it is none of it.
+func TestHeldByTCP(t *testing.T) {
+	line := fakeLine{rttUs: 20_000, jitterUs: 900, downUs: 30_000, upUs: 80_000, downBps: 50e6, upBps: 10e6}
+	submitted := func(each int64) *Submission {
+		s := line.submission(rand.New(rand.NewPCG(7, 1)))
+		c := &s.Phases[2].Probes // the upload
+		for i := range c.SentUs {
+			if lost := int64(i) - int64(i)%each; each > 0 && int64(i)-lost < 20 { // 20 wait until the last of them comes
+				c.ReceivedUs[i] = max(c.ReceivedUs[i], c.SentUs[lost]+500_000+int64(i))
+			}
+		}
+		return s
+	}
+	if got := Judge(submitted(40), verdict.Meta{}); got.Valid || !strings.Contains(strings.Join(got.InvalidReasons, ""), "upload: probes over TCP waited") ||
+		got.Upload.Latency.IncreaseMs.P95 > 150 || got.Upload.Latency.IncreaseMs.P95 < 75 {
+		t.Errorf("a loss each 0.8 s: valid %v, %q, %.0f ms", got.Valid, got.InvalidReasons, got.Upload.Latency.IncreaseMs.P95)
+	}
+	s := submitted(40)
+	if s.Transport = OverWebTransport; !Judge(s, verdict.Meta{}).Valid {
+		t.Error("datagrams do not wait for each other")
+	}
+	s = submitted(10_000) // one loss, at the beginning, which is not counted
+	if got := Judge(s, verdict.Meta{}); got.Grade != verdict.GradeC {
+		t.Errorf("one loss: grade %q, %q", got.Grade, got.InvalidReasons)
 	}
 }
 

@@ -107,6 +107,7 @@ type Saved struct {
 type Words struct {
 	Verdict string            `json:"verdict"`
 	Reasons []string          `json:"reasons"` // why it is invalid; never nil
+	Certain string            `json:"certain"` // what is true all the same; "" if nothing is, or if it is valid
 	Notes   []string          `json:"notes"`   // never nil
 	Grades  map[string]string `json:"grades"`  // of the loaded phases, by name; none if invalid
 }
@@ -116,6 +117,9 @@ func wordsOf(t *verdict.Test, l *reason.Language) Words {
 	w := Words{
 		Verdict: t.VerdictIn(l, reason.Page), Grades: map[string]string{},
 		Reasons: append([]string{}, t.WhyInvalid(l, reason.Page)...), Notes: append([]string{}, t.NotesIn(l, reason.Page)...),
+	}
+	if c := t.Certain(); c != nil {
+		w.Certain = c.Text(l, reason.Page)
 	}
 	for _, p := range t.Phases() {
 		if t.Valid && p.Name != verdict.PhaseIdle {

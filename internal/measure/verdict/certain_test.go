@@ -45,11 +45,14 @@ func TestLatenessBound(t *testing.T) {
 func TestCertain(t *testing.T) {
 	test := judged(1000, 25)
 	c := test.Certain()
-	if c == nil || c.Code != reason.CertainRise {
+	if c == nil || c.Code != reason.CertainF {
 		t.Fatalf("nothing is certain of a rise by 1000 ms: %q", test.InvalidReasons)
 	}
-	if s := c.Text(reason.English(), reason.Terminal); !strings.Contains(s, "rose by at least 9") {
+	if s := c.Text(reason.English(), reason.Terminal); !strings.Contains(s, "F for certain") || !strings.Contains(s, "rose by at least 9") {
 		t.Errorf("certain: %q", s)
+	}
+	if c := judged(300, 25).Certain(); c == nil || c.Code != reason.CertainRise {
+		t.Errorf("of a rise by 300 ms, which is a D: %v", c)
 	}
 	test.Reasons = append(test.Reasons, reason.Of(reason.ClockSet, "count", 1))
 	if c := test.Certain(); c != nil {

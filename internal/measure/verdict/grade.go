@@ -95,9 +95,9 @@ func Judge(m Meta, raws []Raw) *Test {
 		case PhaseLoaded:
 			t.Loaded = p
 		}
-		most := mostLateness(p.Latency.IncreaseMs.P95)
+		most := MostLateness(MaxLatenessMs, p.Latency.IncreaseMs.P95)
 		if raw.Name == PhaseIdle {
-			most = mostLateness(worst) // what it is compared with
+			most = MostLateness(MaxLatenessMs, worst) // what it is compared with
 		}
 		t.Reasons = append(t.Reasons, invalid(raw, p, most)...)
 		remarks := raw.Notes

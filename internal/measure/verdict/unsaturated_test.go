@@ -33,7 +33,7 @@ func TestUnfilled(t *testing.T) {
 		says      string
 	}{
 		{"both full", both(time.Second, 5e6, nil), true, false, ""},
-		{"starved", both(time.Second, 5e6, lazy), false, true, "the upload's queue starved the download, which got 4.00 Mbit/s (the down senders had data in flight for only 33 % of the time); the latency counts"},
+		{"starved", both(time.Second, 5e6, lazy), false, true, "the upload left the download only 4.00 Mbit/s (the down senders had data in flight for only 33 % of the time); the latency is right all the same"},
 		{"no queue", both(ms20, 5e6, lazy), false, false, "only the upload was filled"},
 		{"neither", both(time.Second, 5e6, alike), false, false, "the load did not fill the line"},
 	} {

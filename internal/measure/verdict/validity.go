@@ -6,6 +6,7 @@ import (
 
 	"unbloat/internal/measure/probe"
 	"unbloat/reason"
+	"unbloat/unit"
 )
 
 // Bounds of validity. A measurement beyond one of them says something about
@@ -92,23 +93,43 @@ func (l *load) unsaturated() *reason.Reason {
 	return nil
 }
 
-// mostLateness is how late probes may leave, in ms at the p99, where the round
-// trip rises by so much: what is late is what the figures may be wrong by.
-func mostLateness(increaseMs float64) float64 { return max(MaxLatenessMs, latenessOf*increaseMs) }
+// MostLateness is how late probes may leave, in ms, where the round trip rises by so
+// much: what is late is what the figures may be wrong by. least is always allowed.
+func MostLateness(least, increaseMs float64) float64 { return max(least, latenessOf*increaseMs) }
 
 // Certain says what is true of a test that is not valid: by how much the round
 // trip rose at least. nil if nothing is, or if the test is valid.
 func (t *Test) Certain() *reason.Reason {
-	if t.Valid || t.Idle == nil {
+	least, in := t.certain()
+	if in == "" {
 		return nil
+	}
+	code := reason.CertainRise
+	if Grade(unit.FromMs(least)) == GradeF {
+		code = reason.CertainF
+	}
+	r := reason.Of(code, "in", in, "ms", least)
+	return &r
+}
+
+// CertainMs is the rise that Certain tells of.
+func (t *Test) CertainMs() (ms float64, known bool) {
+	least, in := t.certain()
+	return least, in != ""
+}
+
+// certain returns by how much the round trip rose at least, and in which phase; "" if
+// nothing is certain.
+func (t *Test) certain() (least float64, in string) {
+	if t.Valid || t.Idle == nil {
+		return 0, ""
 	}
 	for _, r := range t.Reasons { // what was compared with what is not known then
 		if r.Code == reason.ClockSet || r.Code == reason.PathChanged || r.Code == reason.NoIdlePhase {
-			return nil
+			return 0, ""
 		}
 	}
 	idle := t.Idle.Latency.RTTMs
-	least, in := 0.0, ""
 	for _, p := range t.Phases() {
 		if p.Name == PhaseIdle || p.Latency.Received < MinSamples {
 			continue
@@ -119,10 +140,9 @@ func (t *Test) Certain() *reason.Reason {
 		}
 	}
 	if least < certainMs {
-		return nil
+		return 0, ""
 	}
-	r := reason.Of(reason.CertainRise, "in", in, "ms", least)
-	return &r
+	return least, in
 }
 
 // certainMs is the rise below which nothing is said of an invalid test.
