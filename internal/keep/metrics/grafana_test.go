@@ -168,6 +168,7 @@ func TestPromtoolTakesRules(t *testing.T) {
 	}
 	run("check", "rules", filepath.Join(grafana, "alerts.yml"))
 	run("test", "rules", filepath.Join(grafana, "alerts_test.yml"))
+	run("test", "rules", filepath.Join(grafana, "alerts_test.yml"))
 	var rules strings.Builder
 	rules.WriteString("groups:\n  - name: dashboard\n    rules:\n")
 	n := 0

@@ -16,6 +16,7 @@ import (
 
 	"unbloat/internal/keep/follow"
 	"unbloat/internal/keep/metrics"
+	"unbloat/internal/keep/supervise"
 	"unbloat/unit"
 )
 
@@ -30,7 +31,7 @@ func example() metrics.Snapshot {
 	}
 	return metrics.Snapshot{Version: "1.2.3", Go: "go1.26", WANs: []metrics.WAN{
 		{
-			Name: "eth0", ProbeBytes: 123456789012,
+			Name: "eth0", State: supervise.InPlace, ProbeBytes: 123456789012,
 			Way: [2]metrics.Way{
 				{Belief: follow.Belief{Rate: 45 * unit.MbitPerSecond, Capacity: 47_500_001}, Delays: h(-1, 0, time.Millisecond, 3*time.Millisecond, 70*time.Millisecond, time.Minute),
 					Changes: []metrics.Count{{Cause: "follow-queue", N: 3}, {Cause: "follow-room", N: 9}}},
@@ -39,7 +40,7 @@ func example() metrics.Snapshot {
 			Reconciles: []metrics.Count{{Cause: "gone", N: 1}},
 			Reflectors: []metrics.Reflector{{Address: "192.0.2.1", Up: true}, {Address: "2001:db8::1"}},
 		},
-		{Name: `pppoe "wan"\` + "\n"},
+		{Name: `pppoe "wan"\` + "\n", State: supervise.Contested, Way: [2]metrics.Way{{Belief: follow.Belief{Rate: unit.MbitPerSecond}}}},
 	}}
 }
 
@@ -55,6 +56,12 @@ func TestWrite(t *testing.T) {
 	got := text()
 	for _, want := range []string{
 		`unbloat_build_info{version="1.2.3",goversion="go1.26"} 1`,
+		`unbloat_in_place{wan="eth0"} 1`,
+		`unbloat_in_place{wan="pppoe \"wan\"\\\n"} 0`,
+		`unbloat_state{wan="eth0",state="in_place"} 1`,
+		`unbloat_state{wan="eth0",state="contested"} 0`,
+		`unbloat_state{wan="pppoe \"wan\"\\\n",state="contested"} 1`,
+		`unbloat_config_reload_success 1`,
 		`unbloat_shaper_rate_bytes_per_second{wan="eth0",direction="down"} 5625000`,
 		`unbloat_shaper_rate_bytes_per_second{wan="eth0",direction="up"} 1187500`,
 		`unbloat_capacity_estimate_bytes_per_second{wan="eth0",direction="down"} 5.937500125e+06`,
@@ -76,6 +83,15 @@ func TestWrite(t *testing.T) {
 		if !slices.Contains(strings.Split(got, "\n"), want) {
 			t.Errorf("there is no %s", want)
 		}
+	}
+	if strings.Contains(got, `rate_bytes_per_second{wan="pppoe`) {
+		t.Error("a WAN on which nothing is in place has a rate")
+	}
+	stale := example()
+	stale.Stale = true
+	var b bytes.Buffer
+	if metrics.Write(&b, &stale); !strings.Contains(b.String(), "unbloat_config_reload_success 0\n") {
+		t.Error("a configuration that could not be read again is none")
 	}
 	if strings.Contains(got, `capacity_estimate_bytes_per_second{wan="eth0",direction="up"}`) {
 		t.Error("a capacity that is not known has a value")
@@ -140,7 +156,7 @@ func TestRingLaw(t *testing.T) {
 			var m metrics.Moment
 			for d := range m.Way {
 				m.Way[d] = metrics.MomentWay{
-					Rate: float32(rapid.IntRange(1, 1000).Draw(t, "rate")), Carried: float32(rapid.IntRange(0, 1000).Draw(t, "carried")),
+					Rate: float32(max(0, rapid.IntRange(-200, 1000).Draw(t, "rate"))), Carried: float32(rapid.IntRange(0, 1000).Draw(t, "carried")),
 					Capacity: float32(rapid.IntRange(0, 3).Draw(t, "capacity")), Delay: float32(rapid.IntRange(0, 300).Draw(t, "delay")),
 				}
 				if rapid.IntRange(0, 2).Draw(t, "measured") == 0 {
@@ -194,11 +210,14 @@ func TestRingLaw(t *testing.T) {
 func check(t *rapid.T, of []metrics.Moment, got metrics.Moment) {
 	for d := range got.Way {
 		var want metrics.MomentWay
-		known, timed := float32(0), float32(0)
+		known, timed, rated := float32(0), float32(0), float32(0)
 		n := float32(len(of))
 		for _, m := range of {
 			w := m.Way[d]
-			want.Rate += w.Rate / n
+			if w.Rate > 0 {
+				want.Rate += w.Rate
+				rated++
+			}
 			want.Carried += w.Carried / n
 			if w.Delay >= 0 {
 				want.Delay += w.Delay
@@ -210,6 +229,7 @@ func check(t *rapid.T, of []metrics.Moment, got metrics.Moment) {
 				known++
 			}
 		}
+		want.Rate /= max(rated, 1)
 		if known > 0 {
 			want.Capacity /= known
 		}

@@ -17,7 +17,7 @@ type Moment struct {
 
 // A MomentWay is one direction of a Moment.
 type MomentWay struct {
-	Rate     float32 // of the shaper
+	Rate     float32 // of the shaper; 0: there is none
 	Capacity float32 // that the line is believed to have; 0: not known
 	Carried  float32
 	Delay    float32 // that queues on the line add; below 0: not known
@@ -88,6 +88,7 @@ type series struct {
 type slot struct {
 	n        uint32 // moments in it; 0: nothing is known
 	m        Moment
+	ratedN   [2]uint16 // with a rate
 	knownN   [2]uint16 // with a capacity
 	delayedN [2]uint16 // with a delay
 }
@@ -133,7 +134,9 @@ func (s *series) add(now unit.Instant, m Moment) {
 	}
 	for d := range m.Way {
 		in, to := m.Way[d], &p.m.Way[d]
-		mean(&to.Rate, in.Rate, p.n)
+		if in.Rate > 0 {
+			mean(&to.Rate, in.Rate, count(&p.ratedN[d]))
+		}
 		mean(&to.Carried, in.Carried, p.n)
 		if in.Delay >= 0 {
 			mean(&to.Delay, in.Delay, count(&p.delayedN[d]))

@@ -3,9 +3,11 @@ package metrics
 import (
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"unbloat/internal/keep/follow"
+	"unbloat/internal/keep/supervise"
 	"unbloat/unit"
 )
 
@@ -14,12 +16,14 @@ type Snapshot struct {
 	Version string // of the program
 	Go      string // version of the compiler
 	Panics  uint64 // errors of the program that ended a request or a run
+	Stale   bool   // the configuration could not be read again
 	WANs    []WAN
 }
 
 // A WAN is what they say of one WAN.
 type WAN struct {
 	Name       string // of its interface, with the router's address if it is elsewhere
+	State      supervise.State
 	Way        [2]Way // by follow.Direction
 	Reconciles []Count
 	ProbeBytes uint64 // of Ethernet frames, both ways together
@@ -52,7 +56,11 @@ func Write(w io.Writer, s *Snapshot) {
 	each := func(f func(wan, direction string, w *Way)) {
 		for i := range s.WANs {
 			for d := range directions {
-				f(s.WANs[i].Name, directions[d], &s.WANs[i].Way[d])
+				way := s.WANs[i].Way[d]
+				if s.WANs[i].State != supervise.InPlace {
+					way.Rate = 0
+				}
+				f(s.WANs[i].Name, directions[d], &way)
 			}
 		}
 	}
@@ -60,6 +68,18 @@ func Write(w io.Writer, s *Snapshot) {
 	t.Value("unbloat_build_info", 1, "version", s.Version, "goversion", s.Go)
 	t.Head("unbloat_panics_total", Counter, "Errors of the program that ended a request or a run, and not the daemon.")
 	t.Value("unbloat_panics_total", float64(s.Panics))
+	t.Head("unbloat_config_reload_success", Gauge, "Whether the configuration that is in the file holds; 0: it has a mistake, and the one before holds.")
+	t.Value("unbloat_config_reload_success", flag(!s.Stale))
+	t.Head("unbloat_in_place", Gauge, "Whether what is wanted on the WAN is there.")
+	for _, w := range s.WANs {
+		t.Value("unbloat_in_place", flag(w.State == supervise.InPlace), "wan", w.Name)
+	}
+	t.Head("unbloat_state", Gauge, "How the WAN is kept: 1 for the state that it is in, 0 for the others.")
+	for _, w := range s.WANs {
+		for _, is := range supervise.States() {
+			t.Value("unbloat_state", flag(is == w.State), "wan", w.Name, "state", strings.ReplaceAll(string(is), " ", "_"))
+		}
+	}
 	rate := func(name, help string, of func(*Way) unit.Rate) {
 		t.Head(name, Gauge, help)
 		each(func(wan, direction string, w *Way) {
@@ -69,7 +89,7 @@ func Write(w io.Writer, s *Snapshot) {
 			}
 		})
 	}
-	rate("unbloat_shaper_rate_bytes_per_second", "Rate of the shaper.", func(w *Way) unit.Rate { return w.Rate })
+	rate("unbloat_shaper_rate_bytes_per_second", "Rate of the shaper; missing where none is in place.", func(w *Way) unit.Rate { return w.Rate })
 	rate("unbloat_capacity_estimate_bytes_per_second", "What the line is believed to carry.", func(w *Way) unit.Rate { return w.Capacity })
 	const delay = "unbloat_line_delay_seconds"
 	t.Head(delay, Hist, "Delay that queues on the line add, beyond the shaper.")
@@ -97,13 +117,17 @@ func Write(w io.Writer, s *Snapshot) {
 	t.Head("unbloat_reflector_up", Gauge, "Whether a reflector answers.")
 	for _, w := range s.WANs {
 		for _, r := range w.Reflectors {
-			up := 0.0
-			if r.Up {
-				up = 1
-			}
-			t.Value("unbloat_reflector_up", up, "wan", w.Name, "reflector", r.Address)
+			t.Value("unbloat_reflector_up", flag(r.Up), "wan", w.Name, "reflector", r.Address)
 		}
 	}
+}
+
+// flag is the value of what is so or not.
+func flag(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // A Histogram counts delays by their size. The zero Histogram is empty. It is for

@@ -24,6 +24,11 @@ const (
 	Contested State = "contested" // another shaper came back again and again; it is left alone
 )
 
+// States are all of them.
+func States() []State {
+	return []State{Starting, InPlace, Waiting, Failing, Busy, Held, Suspended, Foreign, Contested}
+}
+
 // Times and counts of a Supervisor.
 const (
 	quiet      = 30 * time.Millisecond  // without a further change, before it is looked at
