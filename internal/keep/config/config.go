@@ -64,6 +64,7 @@ type WAN struct {
 	Down, Up            unit.Rate           // what the line usually carries; 0: unknown
 	ShapeDown, ShapeUp  plan.RatePreference // the shaper itself; zero: by the plan
 	Follow              bool                // follow the line between the bounds
+	Unwatched           bool                // nor measure the delay of one whose rates are held
 	LeastDown, MostDown unit.Rate           // bounds; 0: none given
 	LeastUp, MostUp     unit.Rate
 	Reflectors          []netip.Addr // instead of the built-in ones
@@ -223,6 +224,7 @@ type wanTable struct {
 	ShapeDown  string   `toml:"shape_down"`
 	ShapeUp    string   `toml:"shape_up"`
 	Follow     bool     `toml:"follow"`
+	Watch      bool     `toml:"watch"`
 	LeastDown  string   `toml:"least_down"`
 	MostDown   string   `toml:"most_down"`
 	LeastUp    string   `toml:"least_up"`
@@ -248,7 +250,7 @@ func topKeys() []string {
 }
 
 func wanKeys() []string {
-	return []string{"interface", "lan", "down", "up", "shape_down", "shape_up", "follow", "least_down", "most_down", "least_up", "most_up",
+	return []string{"interface", "lan", "down", "up", "shape_down", "shape_up", "follow", "watch", "least_down", "most_down", "least_up", "most_up",
 		"reflectors", "learn", "decisions", "router", "platform", "classes", "first", "last", "aqm", "side", "classifier", "link_layer", "overhead", "framing", "goal"}
 }
 
@@ -319,6 +321,8 @@ func read(name string, text []byte) (c Config, wrong []error) {
 	for i, t := range f.WAN {
 		w := t.wan()
 		w.lines, w.syntax = at.wans[i], syntax
+		_, given := w.lines["watch"]
+		w.Unwatched = given && !t.Watch
 		err := w.read(name, t)
 		if err == nil {
 			err = w.check(name, t)
@@ -426,8 +430,8 @@ func meant(e *toml.DecodeError) string {
 		return key + ": " + said
 	case slices.Contains(rates, key):
 		return fmt.Sprintf(`%s takes a rate with its unit in quotes, as in %s = "50 Mbit/s"`, key, key)
-	case key == "follow":
-		return "follow is true or false, without quotes"
+	case key == "follow", key == "watch":
+		return key + " is true or false, without quotes"
 	case key == "overhead":
 		return "overhead takes a number of bytes without quotes"
 	case key == "tls":
@@ -579,7 +583,7 @@ func (w *WAN) check(name string, t wanTable) error {
 		}
 	}
 	if !w.Follow {
-		for _, key := range []string{"least_down", "most_down", "least_up", "most_up", "reflectors", "learn", "decisions"} {
+		for _, key := range []string{"least_down", "most_down", "least_up", "most_up", "learn", "decisions"} {
 			if _, set := w.lines[key]; set {
 				return bad(key, "is for %s, and this %s holds its rates; remove it", w.syntax.Sets(Setting{Key: "follow", Value: "true"}), w.syntax.Table("wan"))
 			}

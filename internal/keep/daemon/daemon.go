@@ -55,6 +55,9 @@ type Options struct {
 	// returns what gives the shapers other rates meanwhile, where no program has to.
 	Follow func(c steer.Config) (Follower, error)
 	Setter func() (RateSetter, error)
+	// Gauge returns what measures the delay of a line whose rates are held; nil: this build
+	// has nothing that does.
+	Gauge func(c steer.Config) (Follower, error)
 	// Program is unbloat itself, which tests and tunes for the daemon.
 	Program string
 	// Work runs Program with arguments, and variables besides those of this process, and

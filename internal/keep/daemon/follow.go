@@ -51,6 +51,7 @@ type pursuit struct {
 // pursue starts or ends the following of the line, as the WAN's state says. It
 // belongs to the loop.
 func (w *wan) pursue() {
+	w.gauge()
 	p := w.line.Load()
 	wanted := w.config.Follow && w.plan != nil && w.d.isCareful() == "" && (w.pending == nil || !w.pending.armed)
 	switch w.supervisor.State() {
@@ -67,6 +68,67 @@ func (w *wan) pursue() {
 		w.abandon()
 	}
 }
+
+// gauge starts or ends the measuring of a line whose rates are held, as the WAN's state
+// says. It belongs to the loop.
+func (w *wan) gauge() {
+	p, plan := w.measured.Load(), w.plan
+	wanted := w.d.o.Gauge != nil && !w.config.Follow && !w.config.Unwatched && w.config.Router == "" &&
+		w.supervisor.State() == supervise.InPlace && plan != nil && plan.Down != nil && plan.Up != nil
+	if p != nil && wanted && p.plan == plan && !w.anew.Swap(false) {
+		return
+	}
+	w.ungauge()
+	if !wanted {
+		return
+	}
+	c := steer.Config{Clock: netio.ClockSince(w.d.since), Ring: w.past(), Line: steer.Line{
+		Device: w.config.Interface, Reflectors: w.config.Reflectors, Slow: true,
+		Params: follow.Params{Rates: [2]follow.Bounds{held(plan.DownBps), held(plan.UpBps)}},
+	}}
+	c.Again = func() { w.anew.Store(true); w.tell(change{}) }
+	c.Tell = func(text string) { w.d.log("%s: its delay: %s", w.config.Name(), text) }
+	var err error
+	if how := w.router.Driver.Retune; how != nil {
+		if c.Slow = !how.Netlink; how.Netlink {
+			c.Inbound = plan.Down.Device
+		}
+		if how.Device != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), actionTime)
+			defer cancel()
+			c.Device, err = how.Device(ctx, w.router.Here, w.config.Interface)
+		}
+	}
+	p = &pursuit{plan: plan, done: make(chan struct{})}
+	if err == nil {
+		p.Follower, err = w.d.o.Gauge(c)
+	}
+	if err != nil {
+		if text := err.Error(); text != w.unfollowed {
+			w.unfollowed = text
+			w.d.log("%s: its delay is not measured: %s", w.config.Name(), text)
+		}
+		return
+	}
+	var ctx context.Context
+	ctx, p.cancel = context.WithCancel(context.Background()) // ungauge ends it
+	w.measured.Store(p)
+	go func() {
+		defer close(p.done)
+		p.Run(ctx)
+	}()
+}
+
+// ungauge ends it.
+func (w *wan) ungauge() {
+	if p := w.measured.Swap(nil); p != nil {
+		p.cancel()
+		<-p.done
+	}
+}
+
+// held are the bounds of a rate that does not change.
+func held(r unit.Rate) follow.Bounds { return follow.Bounds{Least: r, Usual: r, Most: r} }
 
 // follow starts to follow the line.
 func (w *wan) follow() {
@@ -244,6 +306,7 @@ func (w *wan) again(p *plan.Plan) {
 // abandon ends the following. The shapers get the plan's rates again, so that everybody
 // else finds what is recorded.
 func (w *wan) abandon() {
+	w.ungauge()
 	p := w.line.Swap(nil)
 	if p == nil {
 		return
@@ -273,15 +336,20 @@ func (d *Daemon) own(port uint32) {
 
 // Metrics returns what the daemon's metrics say now.
 func (d *Daemon) metrics() metrics.Snapshot {
-	out := metrics.Snapshot{Version: d.o.Version, Go: d.o.Go, Panics: d.panics.Load()}
+	out := metrics.Snapshot{Version: d.o.Version, Go: d.o.Go, Panics: d.panics.Load(), Stale: d.failed() != ""}
 	for _, w := range d.all() {
 		s, _ := w.snapshot()
 		m := metrics.WAN{Name: w.key}
-		for way, b := range s.Ways() {
-			m.Way[way].Belief = b
+		for _, p := range []*pursuit{w.measured.Load(), w.line.Load()} {
+			if p != nil {
+				m = p.Metrics(w.key)
+			}
 		}
-		if l := w.line.Load(); l != nil {
-			m = l.Metrics(w.key)
+		m.State = s.State
+		if s.Line == nil { // of the plan, even where it is measured
+			for way, r := range [2]unit.Rate{s.Down, s.Up} {
+				m.Way[way].Rate = r
+			}
 		}
 		m.Reconciles = []metrics.Count{}
 		w.mu.Lock()

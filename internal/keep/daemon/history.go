@@ -54,8 +54,8 @@ type tally struct {
 }
 
 // watchHeld notes until ctx ends what those lines do that are not followed: the rates
-// that hold, and what is carried on this machine's interfaces. Nothing measures their
-// delay. A line that is followed is noted by what follows it.
+// that hold, and what is carried on this machine's interfaces. A line that is followed, or
+// measured, is noted by what does that.
 func (d *Daemon) watchHeld(ctx context.Context) {
 	tick := time.NewTicker(heldEvery)
 	defer tick.Stop()
@@ -67,7 +67,7 @@ func (d *Daemon) watchHeld(ctx context.Context) {
 		case <-tick.C:
 		}
 		for _, w := range d.all() {
-			if w.line.Load() != nil {
+			if w.line.Load() != nil || w.measured.Load() != nil {
 				delete(counted, w.key)
 				continue
 			}
@@ -264,6 +264,7 @@ type historian struct {
 	n     uint32
 	known [2]uint32 // with a capacity
 	timed [2]uint32 // with a delay
+	rated [2]uint32 // with a rate
 	now   int64     // number of the step
 	sum   metrics.Moment
 }
@@ -298,7 +299,10 @@ func (h *historian) add(t time.Time, m metrics.Moment) {
 	mean := func(of *float32, v float32, n uint32) { *of += (v - *of) / float32(n) }
 	for d := range m.Way {
 		in, to := m.Way[d], &h.sum.Way[d]
-		mean(&to.Rate, in.Rate, h.n)
+		if in.Rate > 0 {
+			h.rated[d]++
+			mean(&to.Rate, in.Rate, h.rated[d])
+		}
 		mean(&to.Carried, in.Carried, h.n)
 		if in.Delay >= 0 {
 			h.timed[d]++
@@ -325,7 +329,7 @@ func (h *historian) close() {
 		}
 		w.Delay, w.DelayMax = append(w.Delay, mean), append(w.DelayMax, most)
 	}
-	h.n, h.known, h.timed, h.sum = 0, [2]uint32{}, [2]uint32{}, metrics.Moment{}
+	h.n, h.known, h.timed, h.rated, h.sum = 0, [2]uint32{}, [2]uint32{}, [2]uint32{}, metrics.Moment{}
 }
 
 func thousandths(v float32) *float64 {

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"unbloat/internal/keep/metrics"
+	"unbloat/internal/keep/steer"
+	"unbloat/internal/keep/supervise"
+	"unbloat/unit"
 )
 
 // A shelf is an archive in memory, which may be full.
@@ -160,4 +163,57 @@ func TestHistoryUnknown(t *testing.T) {
 		_, err := ask[History](t, &Caller{d: x.d}, MethodHistory, nil)
 		refused(t, err, CodePrecondition)
 	})
+}
+
+// TestHeldIsMeasured: the delay of a line whose rates are held is measured while it is in
+// place, and told by status and metrics; not of one that is followed, elsewhere, off, or
+// whose configuration says no. Metrics name no rate of what is not there.
+func TestHeldIsMeasured(t *testing.T) {
+	for name, c := range map[string]struct {
+		more string
+		want bool
+	}{"held": {"", true}, "no": {"watch = false\n", false}, "followed": {"follow = true\n", false}} {
+		dir := t.TempDir()
+		synctest.Test(t, func(t *testing.T) {
+			var made []steer.Config
+			x := linuxTown(t, dir, oneWAN+c.more, func(o *Options) {
+				o.Gauge = func(c steer.Config) (Follower, error) {
+					made = append(made, c)
+					return newPuppet(c)
+				}
+			})
+			defer func() { x.stop() }()
+			time.Sleep(2 * time.Minute) // it is looked at again
+			w := x.only()
+			s, _ := w.snapshot()
+			if (s.Measured != nil) != c.want || (len(made) == 1) != c.want {
+				t.Fatalf("%s: measured %v, made %d times", name, s.Measured, len(made))
+			}
+			m := x.d.metrics().WANs[0]
+			if m.State != supervise.InPlace || m.Way[0].Rate != s.Down || m.Way[0].Rate == 0 {
+				t.Errorf("%s: %+v", name, m)
+			}
+			if !c.want {
+				return
+			}
+			for d, r := range [2]unit.Rate{w.plan.DownBps, w.plan.UpBps} {
+				if b := made[0].Params.Rates[d]; b.Least != r || b.Usual != r || b.Most != r {
+					t.Errorf("measured with bounds %+v, and %v holds", b, r)
+				}
+			}
+			if _, err := w.call(t.Context(), func(ctx context.Context) (any, error) { return w.revert(ctx, &Caller{d: x.d}) }); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if s, _ := w.snapshot(); s.Measured != nil || s.State != supervise.Suspended {
+				t.Errorf("off: %s, measured %v", s.State, s.Measured)
+			}
+			var text strings.Builder
+			now := x.d.metrics()
+			metrics.Write(&text, &now)
+			if strings.Contains(text.String(), "unbloat_shaper_rate_bytes_per_second{") || !strings.Contains(text.String(), `unbloat_in_place{wan="wan"} 0`) {
+				t.Errorf("%s", text.String())
+			}
+		})
+	}
 }

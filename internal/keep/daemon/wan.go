@@ -74,6 +74,7 @@ type wan struct {
 	ring       atomic.Pointer[metrics.Ring] // nil: nothing was noted yet
 	decisions  decisions                    // of what follows the line
 	line       atomic.Pointer[pursuit]      // of its line; nil: it is not followed now. Only the loop changes it
+	measured   atomic.Pointer[pursuit]      // of a line whose rates are held; nil: its delay is not measured now. Only the loop changes it
 	anew       atomic.Bool                  // another follower is needed
 	scheduling atomic.Bool                  // the loop is to take in what the schedule says
 	unfollowed string                       // why it is not, as it was told last
@@ -192,8 +193,10 @@ func (w *wan) rerouted(devices []string) {
 	w.mu.Lock()
 	w.status.Reroutes++
 	w.mu.Unlock()
-	if l := w.line.Load(); l != nil {
-		l.NewLine()
+	for _, p := range []*pursuit{w.line.Load(), w.measured.Load()} {
+		if p != nil {
+			p.NewLine()
+		}
 	}
 }
 
@@ -818,6 +821,10 @@ func (w *wan) snapshot() (WANStatus, time.Time) {
 	if l := w.line.Load(); l != nil {
 		line := l.View()
 		s.Line, s.Down, s.Up = &line, line.Down.Rate, line.Up.Rate
+	}
+	if p := w.measured.Load(); p != nil {
+		seen := p.View()
+		s.Measured = &seen
 	}
 	return s, w.lastBeat
 }

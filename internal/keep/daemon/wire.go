@@ -164,6 +164,8 @@ type WANStatus struct {
 	Reroutes int `json:"reroutes,omitempty"` // how often the default route came to it, left it or took another gateway, or it got an address
 
 	Line *steer.View `json:"line,omitempty"` // missing: the line is not followed now
+	// Measured is what is measured of a line whose rates are held; missing: nothing is now.
+	Measured *steer.View `json:"measured,omitempty"`
 }
 
 // Name is how people see the WAN: its interface, and its router if that is another machine.

@@ -174,6 +174,16 @@ func (s *Source) wan(ctx context.Context, now time.Time, key string, w daemon.WA
 		out.Blind = l.Blind
 		out.Down.believe(l.Down, l.Blind)
 		out.Up.believe(l.Up, l.Blind)
+	} else if l := w.Measured; l != nil {
+		out.Blind = l.Blind
+		for _, x := range []struct {
+			to *Way
+			is follow.Belief
+		}{{&out.Down, l.Down}, {&out.Up, l.Up}} {
+			rate, why := x.to.Rate, x.to.Why
+			x.to.believe(x.is, l.Blind)
+			x.to.Rate, x.to.Capacity, x.to.Why = rate, 0, why
+		}
 	} else if w.Router == "" {
 		out.Down.Carried, out.Up.Carried = s.carried(now, w.WAN)
 	} else {

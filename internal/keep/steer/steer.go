@@ -80,6 +80,7 @@ type Config struct {
 	Targets []delay.Target // the reflectors, in the gauge's order
 	Open    func() (Gauge, error)
 	Sleeper Sleeper     // wakes for each round; Run closes it
+	heard   *hearing    // of a line that is measured alone; nil: the controller tells its delay
 	Moved   func() bool // the targets are not those of the WAN's addresses any more; nil: they always are
 }
 
@@ -233,6 +234,24 @@ type sources struct {
 	f *Follower
 }
 
+// Read implements follow.Sources.
+func (s sources) Read(now unit.Instant, receive func(delay.Sample)) error {
+	h := s.f.config.heard
+	if h == nil {
+		return s.Gauge.Read(now, receive)
+	}
+	fuller, most := follow.Down, 0.0
+	for d := follow.Down; d <= follow.Up; d++ {
+		if b := s.f.controller.Belief(d); float64(b.Carried) > most*float64(b.Rate) {
+			fuller, most = d, float64(b.Carried)/float64(b.Rate)
+		}
+	}
+	return s.Gauge.Read(now, func(x delay.Sample) {
+		h.hear(x, fuller)
+		receive(x)
+	})
+}
+
 // Count implements follow.Sources.
 func (s sources) Count(now unit.Instant) (r follow.Reading, err error) {
 	c, err := s.Gauge.Count(now)
@@ -326,9 +345,17 @@ func (f *Follower) look(now unit.Instant) {
 	for i, t := range f.config.Targets {
 		v.Reflectors = append(v.Reflectors, reflectorOf(t, f.controller.Health(i)))
 	}
+	if h := f.config.heard; h != nil {
+		_, known := h.delay(now, follow.Down)
+		v.Blind = v.Blind || !known
+	}
 	var m metrics.Moment
 	for d, is := range v.Ways() {
 		b := f.controller.Belief(follow.Direction(d))
+		if h := f.config.heard; h != nil {
+			added, _ := h.delay(now, follow.Direction(d))
+			b.Delay = unit.Milliseconds(added)
+		}
 		*is = b
 		m.Way[d] = metrics.MomentOf(b)
 		if v.Blind {

@@ -362,3 +362,45 @@ func TestLogOfDecisions(t *testing.T) {
 		}
 	})
 }
+
+// A line whose rates are held is measured, and nothing is changed: its probes stay within
+// what a day without load may cost, though it is full all the time, and a queue is seen.
+func TestMeasures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &line{capacity: 30e6, rate: 28e6}
+		var told []string
+		c := steer.Measuring(config(l, &told))
+		for d := range c.Params.Rates {
+			r := c.Params.Rates[d].Usual
+			c.Params.Rates[d] = follow.Bounds{Least: r, Usual: r, Most: r}
+		}
+		f, err := steer.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); f.Run(ctx) }()
+		time.Sleep(20 * time.Minute)
+		l.mu.Lock()
+		asked := l.asked
+		l.mu.Unlock()
+		const largest = 2 * (14 + 40 + 20) // the most that a question and its answer take on Ethernet
+		if a := asked * 72 * largest; asked == 0 || a > delay.BudgetIdle {
+			t.Errorf("%d probes in 20 minutes: %d bytes a day", asked, a)
+		}
+		if v := f.View(); v.Down.Delay.Ms() > 5 {
+			t.Errorf("a line without a queue adds %v ms", v.Down.Delay.Ms())
+		}
+		l.set(25e6) // below the shaper's rate: a queue grows
+		time.Sleep(30 * time.Second)
+		if v := f.View(); v.Down.Delay.Ms() < 100 || v.Down.Rate != 28*unit.MbitPerSecond {
+			t.Errorf("30 s of a queue: %+v", v.Down)
+		}
+		cancel()
+		<-done
+		if l.rate != 28e6 || len(told) > 0 {
+			t.Errorf("the rate is %v; %q", l.rate, told)
+		}
+	})
+}
