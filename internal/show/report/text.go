@@ -24,6 +24,12 @@ func TestTable(w io.Writer, t *verdict.Test) error { return TestTableIn(w, reaso
 // TableIn writes the before → after table for a terminal in a language: at most
 // 78 columns, without colour. With one test nil, it writes TestTableIn of the other.
 func TableIn(w io.Writer, in *reason.Language, before, after *verdict.Test) error {
+	return TableOf(w, in, before, after, 0)
+}
+
+// TableOf is TableIn for a terminal of this width; 0 is no terminal. On a narrow one a row's
+// figures stand below its name.
+func TableOf(w io.Writer, in *reason.Language, before, after *verdict.Test, width int) error {
 	l := language{in}
 	switch {
 	case before == nil && after == nil:
@@ -35,9 +41,18 @@ func TableIn(w io.Writer, in *reason.Language, before, after *verdict.Test) erro
 	}
 	var b strings.Builder
 	sentence, _ := l.compare(before, after)
-	wrapText(&b, sentence)
+	stacked := width > 0 && width < textWidth
+	wide := textWidth
+	if stacked {
+		wide = width
+	}
+	wrapTextTo(&b, sentence, wide)
 	b.WriteByte('\n')
-	fmt.Fprintf(&b, "%-*s%13s   %13s\n", l.Column+1, "", l.Name("before"), l.Name("after"))
+	if stacked {
+		fmt.Fprintf(&b, "%11s   %11s\n", l.Name("before"), l.Name("after"))
+	} else {
+		fmt.Fprintf(&b, "%-*s%13s   %13s\n", l.Column+1, "", l.Name("before"), l.Name("after"))
+	}
 	for _, g := range l.groups(before, after) {
 		indent := ""
 		if g.name != "" {
@@ -45,12 +60,16 @@ func TableIn(w io.Writer, in *reason.Language, before, after *verdict.Test) erro
 			indent = "  "
 		}
 		for _, r := range g.rows {
+			if stacked {
+				b.WriteString(indent + r.name + "\n" + strings.TrimRight(fmt.Sprintf("%s → %s %s", right(r.before, 11), right(r.after, 11), r.change), " ") + "\n")
+				continue
+			}
 			line := fmt.Sprintf("%s %s → %s  %s", left(indent+r.name, l.Column), right(r.before, 13), right(r.after, 13), r.change)
 			b.WriteString(strings.TrimRight(line, " ") + "\n")
 		}
 	}
 	b.WriteByte('\n')
-	wrapText(&b, l.Say(reason.TableGlossary))
+	wrapTextTo(&b, l.Say(reason.TableGlossary), wide)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -130,9 +149,11 @@ func short(s string, n int) string {
 	return s
 }
 
-// wrapText writes s in lines of at most textWidth columns; a word that is
-// longer is broken.
-func wrapText(b *strings.Builder, s string) {
+// wrapText writes s in lines of at most textWidth columns.
+func wrapText(b *strings.Builder, s string) { wrapTextTo(b, s, textWidth) }
+
+// wrapTextTo writes s in lines of at most so many columns; a word that is longer is broken.
+func wrapTextTo(b *strings.Builder, s string, textWidth int) {
 	line := ""
 	flush := func() {
 		if line != "" {

@@ -31,14 +31,14 @@ func TuningPage(r *tune.Result) Page {
 }
 
 // TuningIn prints, in a language, the before → after table and the outcome.
-func TuningIn(w io.Writer, l *reason.Language, r *tune.Result) error {
+func TuningIn(w io.Writer, l *reason.Language, r *tune.Result, width int) error {
 	switch {
 	case r.Before == nil:
 		return nil
 	case r.After == nil:
 		return TestTableIn(w, l, r.Before)
 	}
-	if err := TableIn(w, l, r.Before, r.After); err != nil {
+	if err := TableOf(w, l, r.Before, r.After, width); err != nil {
 		return err
 	}
 	var b strings.Builder
@@ -49,6 +49,16 @@ func TuningIn(w io.Writer, l *reason.Language, r *tune.Result) error {
 	if r.Kept {
 		b.WriteString(l.Say(reason.KeptLine, "why", r.Why(l)) + "\n")
 	}
-	_, err := io.WriteString(w, b.String())
+	text := b.String()
+	if width > 0 {
+		b.Reset()
+		for line := range strings.Lines(text) {
+			if wrapTextTo(&b, line, min(width, textWidth)); line == "\n" {
+				b.WriteString(line)
+			}
+		}
+		text = b.String()
+	}
+	_, err := io.WriteString(w, text)
 	return err
 }
