@@ -71,6 +71,8 @@ type Driver struct {
 	// OwnTC, if set, returns the driver that uses tc(8) directly, without the
 	// platform's own shaping service.
 	OwnTC func() *Driver
+	// Service is that service's init script, without which only OwnTC shapes.
+	Service string
 
 	// Contends returns an error if a service of the platform shapes wan too, so that
 	// it can't be kept; nil: there is no such service.
@@ -202,6 +204,16 @@ func (Lasting) Forget(context.Context) (done bool, err error) { return false, ni
 
 // Persists returns false: there is nothing besides the settings.
 func (Lasting) Persists() bool { return false }
+
+// Absent is the Persister of a router elsewhere, which forgets its queues at a restart and
+// has no program of ours to apply them again.
+type Absent struct{ Lasting }
+
+// Persist refuses.
+func (Absent) Persist(context.Context, plan.Plan) error {
+	return &PreconditionError{Doing: "keep the plan over a reboot", What: "that needs this program on the router, which was reached from another machine",
+		Remedy: "install it there and run `unbloat apply --yes --persist` there, or leave out --persist"}
+}
 
 // Classes are functions that read the classes of a router's flows.
 type Classes struct {

@@ -28,7 +28,7 @@ func Driver() *platform.Driver {
 		},
 		Persister: func(o platform.Options) platform.Persister {
 			if o.Remote {
-				return absent{}
+				return platform.Absent{}
 			}
 			return Persister{Root: o.Root, Exe: o.Exe, Runner: o.Runner}
 		},

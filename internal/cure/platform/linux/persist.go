@@ -150,12 +150,3 @@ func replaceFile(path, text string, mode fs.FileMode) error {
 	}
 	return os.Rename(f.Name(), path)
 }
-
-// absent is the Persister of a remote router, on which unbloat is not installed.
-type absent struct{ platform.Lasting }
-
-// Persist refuses: it would take this program on the router.
-func (absent) Persist(context.Context, plan.Plan) error {
-	return &platform.PreconditionError{Doing: "keep the plan over a reboot", What: "it would take this program on the router",
-		Remedy: "install it there and run `unbloat apply --yes --persist` there, or leave out --persist"}
-}

@@ -28,6 +28,7 @@ func Driver() *platform.Driver {
 		Classes:   linux.Classes(),
 		Simulated: platform.Simulated{CoDel: "linux-6.12", Shaper: platform.HTB, FIFOBytes: true},
 		OwnTC:     ownTC,
+		Service:   Service,
 	}
 }
 
