@@ -165,7 +165,7 @@ func (a *agent) shell(ctx context.Context) (*CaseResult, error) {
 		a.g.Scenario.Name, strings.Join(nodes(a.g.Scenario.Hosts(), a.g.Router), ", "), Server(), a.g.Node)
 	cmd := a.in(ctx, a.g.Node, "setsid", "-c", "bash", "--norc", "-i")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(append(os.Environ(), "PS1="+a.g.Node+"# "), a.g.Env...)
+	cmd.Env = append(append(os.Environ(), "PS1="+a.g.Node+"# ", "PATH="+filepath.Dir(GuestUnbloat)+":"+os.Getenv("PATH")), a.g.Env...)
 	_ = cmd.Run() // a shell's exit code is its last command's
 	return &CaseResult{}, nil
 }

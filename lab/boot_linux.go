@@ -165,7 +165,7 @@ func kernelArgs(k Kernel, shell bool) []string {
 		}
 	}
 	if shell {
-		args = append(args, "con0=fd:0,fd:1")
+		args = append(args, "quiet", "con0=fd:0,fd:1")
 	} else {
 		args = append(args, "con0=null,fd:1")
 	}

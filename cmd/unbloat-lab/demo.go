@@ -81,7 +81,7 @@ func runDemo(c *cobra.Command, f demoFlags) error {
 		fmt.Fprintf(out, "\nMeasured on Linux %s, %s time:\n", t.kernel, t.engine)
 	}
 	fmt.Fprintln(out)
-	if err := report.TuningIn(out, reason.English(), &t.result.Result); err != nil {
+	if err := report.TuningIn(out, reason.English(), &t.result.Result, 0); err != nil {
 		return err
 	}
 	if err := report.WriteFile(f.reportFile, page); err != nil {

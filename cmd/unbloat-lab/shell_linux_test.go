@@ -40,6 +40,11 @@ func TestLabShell(t *testing.T) {
 		}
 	}
 	shown("router# ")
+	if first, _, _ := strings.Cut(strings.TrimLeft(p.Text(), "\r\n"), "\n"); !strings.Contains(first, "on a real kernel") {
+		t.Errorf("the kernel speaks before the lab: %q", first)
+	}
+	types("unbloat version && echo found$((40+1))\n")
+	shown("found41")
 	// The program itself says that it has begun: it has the terminal then, and Ctrl-C
 	// is for it. A shell between two commands may be the one that hears it.
 	types("sh -c 'echo begun$((40+2)); exec sleep 1000'\n")

@@ -209,13 +209,13 @@ func TestLabPathRateLimited(t *testing.T) {
 	}
 }
 
-// On the router itself the path has no hop in the home. A flag says so here,
-// since the lab's addresses are private.
+// On the router itself the path has no hop in the home, though its line has private
+// addresses here.
 func TestLabPathRouter(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter, Server: true, Scenario: labtest.HomeAt(10*unit.MbitPerSecond, 2*unit.MbitPerSecond)}) {
 		return
 	}
-	r := trace(t, nil, lab.ServerAddr, "--load", lab.Server(), "--home-hops", "0")
+	r := trace(t, nil, lab.ServerAddr, "--load", lab.Server())
 	way(t, r, home4()[1:]...)
 	if b := r.Begins; b == nil || b.Hop != 1 || b.Place != path.Uplink {
 		t.Errorf("begins %+v", b)
