@@ -118,6 +118,17 @@ func (r *release) tarball(ctx context.Context, t target, p programs) error {
 		}
 		return r.write(name+".zip", zipped(name, files, r.date))
 	}
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		return err
+	}
+	for _, page := range pages { // help names them
+		text, err := os.ReadFile(page)
+		if err != nil {
+			return err
+		}
+		files = append(files, file{"share/doc/unbloat/" + filepath.ToSlash(page), 0o644, text})
+	}
 	shared, err := r.shared("share/zsh/site-functions", false)
 	if err != nil {
 		return err

@@ -330,7 +330,7 @@ func holdsDeb(t *testing.T, r release) {
 		conffiles string
 	}{
 		"unbloat_1.2.3_*.deb": {[]string{"./usr/bin/unbloat", "./usr/bin/unbloat-lab", "./usr/share/man/man1/unbloat.1.gz", "./usr/share/man/man1/unbloat-plan.1.gz", "./usr/share/bash-completion/completions/unbloat",
-			"./usr/share/zsh/vendor-completions/_unbloat", "./usr/share/fish/vendor_completions.d/unbloat.fish", "./usr/share/doc/unbloat/copyright", "./usr/share/doc/unbloat/changelog.gz", "./usr/share/doc/unbloat/THIRD-PARTY-NOTICES.gz",
+			"./usr/share/zsh/vendor-completions/_unbloat", "./usr/share/fish/vendor_completions.d/unbloat.fish", "./usr/share/doc/unbloat/copyright", "./usr/share/doc/unbloat/changelog.gz", "./usr/share/doc/unbloat/THIRD-PARTY-NOTICES.gz", "./usr/share/doc/unbloat/docs/classes.md", "./usr/share/doc/unbloat/docs/daemon.md",
 			"./usr/lib/systemd/system/unbloatd.service", "./etc/unbloat/unbloat.toml"}, "/etc/unbloat/unbloat.toml"},
 		"unbloat-serve_1.2.3_*.deb": {[]string{"./usr/lib/unbloat-serve/unbloat", "./usr/lib/systemd/system/unbloat-serve.service", "./usr/lib/systemd/system/unbloat-serve.socket", "./etc/unbloat/serve.env",
 			"./usr/share/doc/unbloat-serve/copyright", "./usr/share/doc/unbloat-serve/THIRD-PARTY-NOTICES.gz"}, "/etc/unbloat/serve.env"},

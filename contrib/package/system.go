@@ -45,6 +45,13 @@ func (r *release) system(ctx context.Context, kind string, arch names, p program
 		more["contrib/package/copyright"], more["contrib/package/lintian-overrides"] = "share/doc/unbloat/copyright", "share/lintian/overrides/unbloat"
 		files = append(files, r.changelog("unbloat"))
 	}
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		return err
+	}
+	for _, page := range pages { // help names them
+		more[page] = "share/doc/unbloat/" + page
+	}
 	for from, to := range more {
 		text, err := os.ReadFile(from)
 		if err != nil {
