@@ -232,6 +232,7 @@ export interface UseScore {
 export interface Words {
   verdict: string;
   reasons: string[];
+  certain: string;
   notes: string[];
   grades: Record<string, string>;
 }

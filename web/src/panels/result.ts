@@ -2,7 +2,7 @@
 // result.
 import { el, find, type Child } from "../dom";
 import { mbit, ms } from "../figure";
-import { say } from "../lang";
+import { rich, say } from "../lang";
 import { tone } from "../tone";
 import { phasesOf } from "../wire";
 import type { Saved, Test } from "../wire.gen";
@@ -13,7 +13,7 @@ export function showResult({ test: t, id, error, words: said }: Saved): void {
   const grade = t.valid && t.grade !== "" ? t.grade : "–";
   const letter = el("p", { class: `grade tone-${t.valid ? tone(t.grade) : "none"}` });
   letter.append(el("span", { class: "visually-hidden" }, t.valid ? `${say.grade} ` : say.noGrade), el("span", t.valid ? {} : { "aria-hidden": "true" }, grade));
-  const words: Child[] = [el("h2", { id: "result-title" }, t.valid ? said.verdict : say.notValid)];
+  const words: Child[] = [el("h2", { id: "result-title" }, t.valid ? said.verdict : said.certain === "" ? say.notValid : said.certain)];
   if (t.valid) {
     const ways = phasesOf(t).filter((p) => p.name !== "idle");
     const grades = ways.map((p) => `${say.phase[p.name]} ${said.grades[p.name] ?? ""}`);
@@ -23,6 +23,7 @@ export function showResult({ test: t, id, error, words: said }: Saved): void {
   }
   root.replaceChildren(el("div", { class: "verdict" }, letter, el("div", {}, ...words)));
   if (t.valid) root.append(tiles(t));
+  if (t.valid ? tone(t.grade) === "bad" : said.certain !== "") root.append(el("div", { class: "hint" }, el("h3", {}, say.whatNow), el("p", {}, ...rich(say.whatNowIs))));
   root.append(links(t, id, error));
   root.hidden = false;
 }

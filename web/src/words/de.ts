@@ -79,6 +79,8 @@ export const de: Words = {
   grade: "Note",
   noGrade: "Keine Note",
   notValid: "Diese Messung ist nicht gültig.",
+  whatNow: "Und jetzt?",
+  whatNowIs: "Pakete warten im Modem oder im Router, und Gespräche warten hinter ihnen. Auf einem Router mit Linux, OpenWrt, OPNsense, pfSense oder BSD beendet `unbloat` das, und macht sich selbst rückgängig, wenn es nicht geholfen hat. Andere Router haben es vielleicht eingebaut, als „SQM“ oder „Smart Queue Management“: Dort etwas weniger als die hier gezeigten Geschwindigkeiten einstellen.",
   grades: (list) => `Noten: ${list}.`,
   idleLatency: "Latenz ohne Last",
   addedBusy: "Mehr unter Last, p95",

@@ -80,6 +80,8 @@ export const en = {
   grade: "Grade",
   noGrade: "No grade",
   notValid: "This measurement is not valid.",
+  whatNow: "What now?",
+  whatNowIs: "Packets wait in the modem or in the router, and calls wait behind them. On a router with Linux, OpenWrt, OPNsense, pfSense or BSD `unbloat` ends that, and undoes itself unless it helped. Other routers may have it built in, as “SQM” or “smart queue management”: set it a little below the speeds that are shown here.",
   grades: (list: string) => `Grades: ${list}.`,
   idleLatency: "Idle latency",
   addedBusy: "Added when busy, p95",

@@ -22,7 +22,7 @@ interface Bucket {
 /** One bucket for each few pixels. A bucket without figures is left out. */
 function buckets(l: DaemonHistory, from: number, to: number, count: number): (Bucket | null)[] {
   const width = (to - from) / count;
-  const sums = Array.from({ length: count }, () => ({ n: 0, delay: -1, down: 0, up: 0, limitDown: 0, limitUp: 0 }));
+  const sums = Array.from({ length: count }, () => ({ n: 0, delay: -1, down: 0, up: 0, limitDown: 0, limitUp: 0, limitedDown: 0, limitedUp: 0 }));
   l.at_ms.forEach((at, i) => {
     const b = sums[Math.floor((at - from) / width)];
     if (b === undefined) return;
@@ -30,10 +30,15 @@ function buckets(l: DaemonHistory, from: number, to: number, count: number): (Bu
     b.delay = Math.max(b.delay, l.down.delay_max_ms[i] ?? -1, l.up.delay_max_ms[i] ?? -1);
     b.down += l.down.carried_bps[i] ?? 0;
     b.up += l.up.carried_bps[i] ?? 0;
-    b.limitDown += l.down.rate_bps[i] ?? 0;
-    b.limitUp += l.up.rate_bps[i] ?? 0;
+    // While nothing was limited there is no limit, and none of 0.
+    const limitDown = l.down.rate_bps[i] ?? 0;
+    const limitUp = l.up.rate_bps[i] ?? 0;
+    b.limitDown += limitDown;
+    b.limitUp += limitUp;
+    if (limitDown > 0) b.limitedDown++;
+    if (limitUp > 0) b.limitedUp++;
   });
-  return sums.map((b, i) => (b.n === 0 ? null : { at: from + i * width, delay: b.delay, down: b.down / b.n, up: b.up / b.n, limitDown: b.limitDown / b.n, limitUp: b.limitUp / b.n }));
+  return sums.map((b, i) => (b.n === 0 ? null : { at: from + i * width, delay: b.delay, down: b.down / b.n, up: b.up / b.n, limitDown: b.limitDown / Math.max(1, b.limitedDown), limitUp: b.limitUp / Math.max(1, b.limitedUp) }));
 }
 
 /** A round figure at or above v. */
@@ -71,8 +76,14 @@ function panel(width: number, height: number, most: number, body: (x: (i: number
   return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label, class: "plot" }, ...grid, ...body(x, y), ...axis);
 }
 
+/** Where a chart begins: what was before anything was known is left out, but for five minutes at least. */
+export function begins(l: DaemonHistory, from: number, to: number): number {
+  return Math.max(from, Math.min(l.at_ms[0] ?? from, to - 300_000));
+}
+
 /** Draws what a line did between two times, width pixels wide. */
-export function chart(l: DaemonHistory, from: number, to: number, width: number, title: string): HTMLElement {
+export function chart(l: DaemonHistory, since: number, to: number, width: number, title: string): HTMLElement {
+  const from = begins(l, since, to);
   const id = `chart-${l.step_seconds}`;
   const wide = Math.max(240, width);
   const all = buckets(l, from, to, Math.max(60, Math.floor((wide - left - right) / 2)));

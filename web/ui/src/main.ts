@@ -158,7 +158,7 @@ async function became({ change, wan }: Waiting): Promise<void> {
   }
   const last = model.events.events.find((e) => keyOf(e) === wan && (e.kind === "confirmed" || e.kind === "timeout" || e.kind === "reverted"));
   if (last?.kind === "confirmed") notice(say.keptIt, "good");
-  else notice(last?.kind === "reverted" ? say.undidIt : say.timedOut, "bad");
+  else notice(last?.kind === "reverted" ? say.undidIt : say.timedOut, last?.kind === "reverted" ? "good" : "bad");
   // The forms show again what holds.
   void refresh("schedule");
 }

@@ -101,22 +101,26 @@ function reasons(all: string[]): Child[] {
   return [list(all.slice(0, first)), el("details", { "data-key": "reasons" }, el("summary", {}, say.moreReasons(all.length - first)), list(all.slice(first)))];
 }
 
+/** What a command would be told to do, which a page cannot. */
+const flags = /(^|\s)--[a-z]/;
+
 function outcome(r: Running): HTMLElement {
   const found = r.result;
   const tiles = (...all: [string, string, string][]): HTMLElement =>
     el("dl", { class: "tiles three" }, ...all.map(([name, value, unit]) => el("div", {}, el("dt", {}, name), el("dd", {}, el("span", { class: "num" }, value), el("span", { class: "unit" }, ` ${unit}`)))));
   const figures: Child[] =
     found === null
-      ? r.error !== null && r.error.text !== "" && !r.stopped ? [el("p", { class: "muted", lang: "en" }, r.error.text)] : []
+      ? r.error !== null && r.error.text !== "" && !r.stopped && !flags.test(r.error.text) ? [el("p", { class: "muted", lang: "en" }, r.error.text)] : []
       : found.valid
         ? [
-            el("p", {}, `${say.grade}: `, el("strong", { class: "num" }, found.grade)),
+            el("p", {}, `${r.kind === "tune" ? (found.kept ? say.gradeKept : say.gradeAsIs) : say.grade}: `, el("strong", { class: "num" }, found.grade)),
             tiles([say.down, mbit(found.down_bps), say.mbit], [say.up, mbit(found.up_bps), say.mbit], [say.roundTrip, ms(found.idle_ms), "ms"]),
             tiles([say.addedDown, ms(Math.max(0, found.down_p95_ms)), ""], [say.addedUp, ms(Math.max(0, found.up_p95_ms)), ""], ...(found.fell_ms > 0 ? ([[say.fell, ms(found.fell_ms), "ms"]] as [string, string, string][]) : [])),
             ...(found.outcomes.length > 0 ? [el("p", {}, say.outcomes), tiles(...found.outcomes.map((o): [string, string, string] => [say.uses[o.use] ?? o.use, String(o.score), ""]))] : []),
           ]
         : reasons(found.invalid.map((x) => (say.tag === "de" ? x.de : x.en)));
-  return el("div", { class: `outcome ${found?.valid === true || r.stopped ? "" : "bad"}`, "data-key": "ended" }, el("p", {}, el("strong", {}, endedSays(r))), ...figures);
+  const tone = found?.valid === true ? (r.kind === "tune" && !found.kept ? "plain" : "") : r.stopped ? "" : "bad";
+  return el("div", { class: `outcome ${tone}`, "data-key": "ended" }, el("p", {}, el("strong", {}, endedSays(r))), ...figures);
 }
 
 function measure(w: WAN): HTMLElement {

@@ -76,7 +76,6 @@ export function now(w: WAN, s: State, width: number): Child[] {
     el("span", { class: "visually-hidden" }, g.grade === "" ? say.noGrade : `${say.gradeOf(minutes)}: `),
     el("span", g.grade === "" ? { "aria-hidden": "true" } : {}, g.grade === "" ? "–" : g.grade),
   );
-  // Nothing measures a line all the time but what follows it.
   const meaning = g.grade === "" ? (w.following || g.seconds > 0 ? `${say.noGrade}. ${say.noGradeWhy}` : say.noGradeFixed) : `${say.gradeOf(minutes)}: ${say.gradeWord[g.grade] ?? ""}. ${say.p95(ms(g.p95_ms))}.`;
   const out: Child[] = [
     el("div", { class: "verdict" }, letter, el("div", {}, el("h2", { id: "sentence" }, sentence(w, s)), ...(idle ? [el("p", {}, say.idleMeans)] : []), el("p", { class: "muted" }, meaning))),
