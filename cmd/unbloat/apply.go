@@ -193,6 +193,9 @@ func runApply(c *cobra.Command, f *applyFlags, args []string) error {
 			return changeError(err)
 		}
 	}
+	if err := f.lasts(r, f.persist); err != nil {
+		return err
+	}
 	p, err := f.plan(ctx, r, c.InOrStdin(), args)
 	if err != nil {
 		return changeError(err)
@@ -234,6 +237,14 @@ func runApply(c *cobra.Command, f *applyFlags, args []string) error {
 	return f.report(c, state, p, typed(t.Ran), "")
 }
 
+// lasts refuses --persist where nothing can apply a plan at boot, before anything is done.
+func (f *routerFlags) lasts(r *router, persist bool) error {
+	if k, is := r.persister.(platform.Absent); is && persist {
+		return changeError(k.Persist(context.Background(), plan.Plan{}))
+	}
+	return nil
+}
+
 // doubt says what a plan leaves unshaped. Where rates that were typed are hardly those of a
 // line, a person is asked; without one they are noted.
 func (f *applyFlags) doubt(c *cobra.Command, p plan.Plan, typed bool) error {
@@ -267,6 +278,22 @@ func (f *applyFlags) doubt(c *cobra.Command, p plan.Plan, typed bool) error {
 		return cli.UsageError("apply: nothing was changed")
 	}
 	return nil
+}
+
+// there is a command as it is typed for the same router.
+func (f *routerFlags) there(command string) string {
+	return strings.Join(append([]string{"unbloat", command}, f.targetFlags.argv()...), " ")
+}
+
+// inWords says for people how long something lasts.
+func inWords(d time.Duration) string {
+	switch {
+	case d == time.Minute:
+		return "a minute"
+	case d%time.Minute == 0:
+		return fmt.Sprintf("%d minutes", d/time.Minute)
+	}
+	return fmt.Sprintf("%.0f seconds", d.Seconds())
 }
 
 // mostHome is more than lines of homes carry.
@@ -406,6 +433,20 @@ func (f *applyFlags) report(c *cobra.Command, state string, p plan.Plan, command
 	if f.quiet {
 		return nil
 	}
+	said := fit(w, cli.TerminalWidth(w))
+	defer said.Flush() // w keeps its errors
+	if state == "armed" || state == "committed" {
+		var limits []string
+		for _, d := range []struct {
+			name string
+			s    *plan.Shaper
+		}{{"download", p.Down}, {"upload", p.Up}} {
+			if d.s != nil {
+				limits = append(limits, "the "+d.name+" is limited to "+d.s.Rate.Short())
+			}
+		}
+		fmt.Fprintf(said, "On %s %s: packets wait in the router now, and no longer in the modem.\n", p.WAN, strings.Join(limits, ", "))
+	}
 	if state == "dry-run" || !cli.IsTerminal(w) { // hundreds of lines are of no use to a person
 		for _, c := range out.Commands {
 			fmt.Fprintln(w, c)
@@ -420,11 +461,14 @@ func (f *applyFlags) report(c *cobra.Command, state string, p plan.Plan, command
 			fmt.Fprintf(c.ErrOrStderr(), "This is a guess: %s. Run it as root to see what would be done.\n", guess)
 		}
 	case "armed":
-		fmt.Fprintf(w, "Applied to %s and read back. It is undone in %s unless you run: unbloat confirm\n", p.WAN, f.confirm)
+		fmt.Fprintf(said, "Applied to %s and read back. It is undone in %s unless you run: %s\n", p.WAN, inWords(f.confirm), f.there("confirm"))
 	case "committed":
-		fmt.Fprintf(w, "Applied to %s, read back and kept. To take it back: unbloat revert\n", p.WAN)
+		fmt.Fprintf(said, "Applied to %s, read back and kept. To take it back: %s\n", p.WAN, f.there("revert"))
 	case "unchanged":
-		fmt.Fprintf(w, "%s is as the plan wants it already: nothing was run.\n", p.WAN)
+		fmt.Fprintf(said, "%s is as the plan wants it already: nothing was run.\n", p.WAN)
+		if f.persist {
+			fmt.Fprintln(said, "It is applied at every boot.")
+		}
 	}
 	return nil
 }

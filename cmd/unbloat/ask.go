@@ -15,15 +15,22 @@ var errNobody = errors.New("nobody answers")
 // mostAnswer is the longest line that is read as an answer.
 const mostAnswer = 1000
 
-// ask prints a question and returns the answer; an empty line is the usual one. A
-// signal is no answer, and never yes: cli.ErrInterrupted. It takes no more of in than the
-// answer, so that the next question has the next line.
+// ask prints a question and returns the answer; an empty line is the usual one.
 func ask(in io.Reader, out io.Writer, question string, usual bool) (bool, error) {
-	fmt.Fprintf(out, "%s %s ", question, map[bool]string{true: "[Y/n]", false: "[y/N]"}[usual])
+	prompt := question + map[bool]string{true: " [Y/n] ", false: " [y/N] "}[usual]
+	return choose(in, out, prompt, "Please answer y or n: ",
+		map[string]bool{"y": true, "yes": true, "n": false, "no": false, "q": false, "quit": false, "": usual})
+}
+
+// choose prints a question and returns what the answer stands for; another answer gets
+// please. A signal is no answer, and never yes: cli.ErrInterrupted. It takes no more of in
+// than the answer, so that the next question has the next line.
+func choose[T any](in io.Reader, out io.Writer, question, please string, answers map[string]T) (none T, err error) {
+	fmt.Fprint(out, question)
 	for {
 		if f, is := out.(interface{ Flush() error }); is {
 			if err := f.Flush(); err != nil {
-				return false, err
+				return none, err
 			}
 		}
 		line, err := readAnswer(in)
@@ -32,17 +39,12 @@ func ask(in io.Reader, out io.Writer, question string, usual bool) (bool, error)
 			if !errors.Is(err, cli.ErrInterrupted) {
 				err = errNobody
 			}
-			return false, err
+			return none, err
 		}
-		switch strings.ToLower(strings.TrimSpace(line)) {
-		case "y", "yes":
-			return true, nil
-		case "n", "no", "q", "quit":
-			return false, nil
-		case "":
-			return usual, nil
+		if answer, is := answers[strings.ToLower(strings.TrimSpace(line))]; is {
+			return answer, nil
 		}
-		fmt.Fprint(out, "Please answer y or n: ")
+		fmt.Fprint(out, please)
 	}
 }
 

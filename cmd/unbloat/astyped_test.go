@@ -18,7 +18,10 @@ import (
 	"github.com/spf13/pflag"
 	"pgregory.net/rapid"
 
+	"unbloat/internal/cure/prove"
+	"unbloat/internal/measure/verdict"
 	"unbloat/internal/show/cli"
+	"unbloat/internal/show/report"
 	"unbloat/internal/show/store"
 	"unbloat/reason"
 )
@@ -243,7 +246,52 @@ func TestFitLaw(t *testing.T) {
 	})
 }
 
-// The tables fit terminals of 60, 80 and 120 columns.
+// Of an invalid test each reason is said once, with the phases of which it is true.
+func TestEachReasonOnce(t *testing.T) {
+	test := aTest(310)
+	var late []reason.Reason
+	for _, p := range test.Phases() {
+		late = append(late, reason.Of(reason.ProbesLate, "p99_ms", 3.25, "most_ms", 1.0).In(p.Name))
+	}
+	test.Spoil(reason.Terminal, late...)
+	var b bytes.Buffer
+	printTest(&b, reason.English(), test, 80, false)
+	if text := b.String(); strings.Count(text, "probes left late") != 1 || !strings.Contains(text, "(also: download, upload, both)") {
+		t.Errorf("%s", text)
+	}
+}
+
+// Of a proof without a pair there are no figures.
+func TestProofOfNothing(t *testing.T) {
+	var b bytes.Buffer
+	r := &prove.Result{Sentence: "Nothing is proved: only 0 of 5 pairs can be trusted."}
+	r.Sides[0].Name, r.Sides[1].Name = prove.SideNone, prove.SidePlan
+	if err := printProof(&b, r); err != nil || strings.Contains(b.String(), "0.0") || !strings.HasPrefix(b.String(), r.Sentence) {
+		t.Errorf("%v: %s", err, b.String())
+	}
+}
+
+// A person gets the grade, the sentence and the table in twelve lines.
+func TestTwelveLines(t *testing.T) {
+	var b bytes.Buffer
+	printTest(&b, reason.English(), lab30(), 80, false)
+	if n := strings.Count(b.String(), "\n"); n > 12 {
+		t.Errorf("%d lines:\n%s", n, b.String())
+	}
+}
+
+// lab30 is a bad line of one run.
+func lab30() *verdict.Test {
+	t := aTest(1200)
+	t.Runs = nil
+	for _, p := range t.Phases() {
+		p.Latency.Loss = 0
+	}
+	t.Verdict = t.Sentence(reason.English(), reason.Terminal)
+	return t
+}
+
+// The tables fit terminals of 50, 60, 80 and 120 columns.
 func TestTablesFit(t *testing.T) {
 	file, _ := aHistory(t)
 	kept, err := store.OpenExisting(t.Context(), file)
@@ -255,11 +303,18 @@ func TestTablesFit(t *testing.T) {
 	if err != nil || len(entries) == 0 {
 		t.Fatal(len(entries), err)
 	}
-	for _, width := range []int{60, 80, 120} {
+	for _, width := range []int{50, 60, 80, 120} {
 		tables := map[string]func(b *bytes.Buffer){}
 		for _, l := range []*reason.Language{reason.English(), reason.German()} {
-			tables["test "+l.Tag] = func(b *bytes.Buffer) { printTest(b, l, aTest(310), width) }
-			tables["invalid "+l.Tag] = func(b *bytes.Buffer) { printTest(b, l, spoilt(), width) }
+			for how, verbose := range map[string]bool{"": false, "verbose ": true} {
+				tables["test "+how+l.Tag] = func(b *bytes.Buffer) { printTest(b, l, aTest(1310), width, verbose) }
+				tables["invalid "+how+l.Tag] = func(b *bytes.Buffer) { printTest(b, l, spoilt(), width, verbose) }
+			}
+			tables["tuning "+l.Tag] = func(b *bytes.Buffer) {
+				if err := report.TuningIn(b, l, aTuning(), width); err != nil {
+					t.Error(err)
+				}
+			}
 		}
 		tables["history"] = func(b *bytes.Buffer) {
 			if err := printEntries(b, entries, width); err != nil {

@@ -20,6 +20,7 @@ import (
 	"unbloat/internal/show/cli"
 	"unbloat/internal/show/report"
 	"unbloat/internal/show/store"
+	"unbloat/reason"
 )
 
 func newCompareCommand() *cobra.Command {
@@ -176,7 +177,7 @@ func printComparison(w io.Writer, s [2]compared, asJSON bool) error {
 		fmt.Fprintf(w, "%-7s %s\n", []string{"before:", "after:"}[i], strings.Join(x.words(), ", "))
 	}
 	fmt.Fprintln(w)
-	if err := report.Table(w, s[0].test, s[1].test); err != nil {
+	if err := report.TableOf(w, reason.English(), s[0].test, s[1].test, cli.TerminalWidth(w)); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)

@@ -170,9 +170,11 @@ func (f *routerFlags) sayNotes(c *cobra.Command, notes []string) {
 	if f.quiet {
 		return
 	}
+	said := fit(c.ErrOrStderr(), cli.TerminalWidth(c.ErrOrStderr()))
 	for _, n := range notes {
-		fmt.Fprintf(c.ErrOrStderr(), "Note: %s.\n", n)
+		fmt.Fprintf(said, "Note: %s.\n", n)
 	}
+	_ = said.Flush() // standard error keeps its errors
 }
 
 // applyThere applies a plan through a running daemon; done is false if none keeps

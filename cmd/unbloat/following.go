@@ -17,6 +17,7 @@ func followLines(o *daemon.Options) {
 		c.Echo = echoOf(c.Server)
 		return steer.Follow(c)
 	}
+	o.Gauge = func(c steer.Config) (daemon.Follower, error) { return steer.Measure(c) }
 	o.Setter = func() (daemon.RateSetter, error) { return netio.OpenRateSetter() }
 }
 

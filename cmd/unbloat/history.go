@@ -403,9 +403,14 @@ func printEntries(w io.Writer, entries []store.Entry, width int) error {
 	}
 	var b strings.Builder
 	narrow := width >= narrowest && width < wholeEntry
+	const cramped = 60 // the year is left out
+	when := "2006-01-02 15:04"
+	if narrow && width < cramped {
+		when = "01-02 15:04"
+	}
 	row := func(id, time, kind, grade, p95, down, up, what string) {
 		if narrow {
-			fmt.Fprintf(&b, "%-8s  %-16s  %-5s  %-5s  %s\n", id, time, kind, grade, p95)
+			fmt.Fprintf(&b, "%-8s  %-*s  %-5s  %-5s  %s\n", id, len(when), time, kind, grade, p95)
 			rates := ""
 			if down != up || down != "–" {
 				rates = "↓ " + down + "  ↑ " + up + "  "
@@ -416,7 +421,7 @@ func printEntries(w io.Writer, entries []store.Entry, width int) error {
 		b.WriteString(brokenLine(strings.TrimRight(fmt.Sprintf("%-8s  %-17s  %-5s  %-5s  %9s  %10s  %10s  %s", id, time, kind, grade, p95, down, up, what), " ")+"\n", width, 2))
 	}
 	if narrow {
-		fmt.Fprintf(&b, "%-8s  %-16s  %-5s  %-5s  %s\n", "id", "time", "kind", "grade", "p95")
+		fmt.Fprintf(&b, "%-8s  %-*s  %-5s  %-5s  %s\n", "id", len(when), "time", "kind", "grade", "p95")
 	} else {
 		row("id", "time", "kind", "grade", "p95", "download", "upload", "what")
 	}
@@ -431,7 +436,7 @@ func printEntries(w io.Writer, entries []store.Entry, width int) error {
 		if grade == "" {
 			grade = "–"
 		}
-		row(fmt.Sprintf("%.8s", e.ID), e.Time.Local().Format("2006-01-02 15:04"), e.Kind, grade, p95, rateOrNone(e.DownBps), rateOrNone(e.UpBps), entryWords(e))
+		row(fmt.Sprintf("%.8s", e.ID), e.Time.Local().Format(when), e.Kind, grade, p95, rateOrNone(e.DownBps), rateOrNone(e.UpBps), entryWords(e))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -484,7 +489,7 @@ func (f *historyFlags) show(c *cobra.Command, id string) error {
 		if err := json.Unmarshal(r.Result, &t); err != nil {
 			return fmt.Errorf("show %.8s: %w", r.ID, err)
 		}
-		return report.TuningIn(w, reason.English(), &t)
+		return report.TuningIn(w, reason.English(), &t, cli.TerminalWidth(w))
 	case store.KindProve:
 		var p prove.Result
 		if err := json.Unmarshal(r.Result, &p); err != nil {

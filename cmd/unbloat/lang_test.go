@@ -73,15 +73,16 @@ func TestTablesInEveryLanguage(t *testing.T) {
 	said := map[string][]string{}
 	for _, l := range reason.Languages() {
 		for name, print := range map[string]func(*bytes.Buffer){
-			"test":         func(b *bytes.Buffer) { printTest(b, l, aTest(310), 0) },
-			"test-invalid": func(b *bytes.Buffer) { printTest(b, l, spoilt(), 0) },
+			"test":         func(b *bytes.Buffer) { printTest(b, l, aTest(310), 0, true) },
+			"test-short":   func(b *bytes.Buffer) { printTest(b, l, aTest(310), 80, false) },
+			"test-invalid": func(b *bytes.Buffer) { printTest(b, l, spoilt(), 0, true) },
 			"tune": func(b *bytes.Buffer) {
-				if err := report.TuningIn(b, l, aTuning()); err != nil {
+				if err := report.TuningIn(b, l, aTuning(), 0); err != nil {
 					t.Error(err)
 				}
 			},
 			"tune-good": func(b *bytes.Buffer) {
-				if err := report.TuningIn(b, l, &tune.Result{Before: aTest(2)}); err != nil {
+				if err := report.TuningIn(b, l, &tune.Result{Before: aTest(2)}, 0); err != nil {
 					t.Error(err)
 				}
 			},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,9 +16,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"unbloat/internal/cure/plan"
+	"unbloat/internal/cure/platform"
 	"unbloat/internal/measure/phases"
 	"unbloat/internal/measure/verdict"
 	"unbloat/internal/show/cli"
+	"unbloat/reason"
+	"unbloat/unit"
 )
 
 // leadFlags are the flags of `unbloat` without a command, which guides from a
@@ -56,6 +61,8 @@ type leader struct {
 	exe    string
 	dir    string // of the measurements
 	change change
+	ownTC  bool               // the platform's own service is not there
+	boot   platform.Persister // how the router keeps what it has over a restart
 }
 
 // A change is how far the guide's change of the router has come.
@@ -151,6 +158,9 @@ func (l *leader) waits() (bool, error) {
 
 // guide runs all steps. obstacle is why the router cannot be changed from here, or nil.
 func (l *leader) guide(obstacle error) error {
+	if obstacle != nil {
+		l.say("This measures and plans, and changes nothing. To change something: %v.", obstacle)
+	}
 	before, err := l.measure(labelBefore, "How bad is it? Measuring takes about a minute and fills the line meanwhile.")
 	if err != nil {
 		return err
@@ -162,14 +172,15 @@ func (l *leader) guide(obstacle error) error {
 		}
 	}
 	l.say("\nWhat would be done:")
-	plan := append([]string{"plan", "--result", l.file("before"), "--wan", l.wan}, l.where()...)
+	planned := append([]string{"plan"}, l.measured(before)...)
+	planned = append(append(planned, "--wan", l.wan), l.where()...)
 	if l.router == "" {
-		plan = append(plan, "--here")
+		planned = append(planned, "--here")
 	}
 	if l.lan != "" {
-		plan = append(plan, "--lan", l.lan)
+		planned = append(planned, "--lan", l.lan)
 	}
-	if err := l.must(plan...); err != nil {
+	if err := l.must(planned...); err != nil {
 		return err
 	}
 	if obstacle != nil {
@@ -179,7 +190,7 @@ func (l *leader) guide(obstacle error) error {
 	if err := l.goOn("Do it now? It is undone by itself after ten minutes unless you keep it.", true); err != nil {
 		return err
 	}
-	text, err := l.output(append(plan, "--json")...)
+	text, err := l.output(append(planned, "--json")...)
 	if err != nil {
 		return err
 	}
@@ -205,6 +216,25 @@ func (l *leader) guide(obstacle error) error {
 	return l.tune(boot)
 }
 
+// measured returns the flags by which a plan is made from a test. The rates of one that is
+// not valid are good enough to begin with: what is applied is measured too.
+func (l *leader) measured(t *verdict.Test) []string {
+	if t.Valid {
+		return []string{"--result", l.file("before")}
+	}
+	var out []string
+	if p := t.Download; p != nil && p.GoodputDownBps > 0 {
+		out = append(out, "--down", kbit(plan.Line{}.FromGoodput(p.GoodputDownBps)))
+	}
+	if p := t.Upload; p != nil && p.GoodputUpBps > 0 {
+		out = append(out, "--up", kbit(plan.Line{}.FromGoodput(p.GoodputUpBps)))
+	}
+	return out
+}
+
+// kbit writes a rate as one word of a command.
+func kbit(r unit.Rate) string { return fmt.Sprintf("%dkbit", int64(r)/1000) }
+
 // keepIfBetter measures the applied change and keeps it if the user says so. It
 // returns whether it is applied at boot too.
 func (l *leader) keepIfBetter(before *verdict.Test) (boot bool, err error) {
@@ -212,24 +242,105 @@ func (l *leader) keepIfBetter(before *verdict.Test) (boot bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	code, err := l.run("compare", l.file("before"), l.file("after"))
-	if err != nil {
-		return false, err
-	}
-	better := code == cli.Done && worstRise(after) < worstRise(before)
-	if keep, err := l.ask("Keep it?", better); err != nil {
+	l.brief(before, after)
+	if keep, err := l.ask("Keep it?", isBetter(before, after)); err != nil {
 		return false, err
 	} else if !keep {
 		return false, errStopped
 	}
-	confirm := append([]string{"confirm", "--wan", l.wan}, l.where()...)
-	if boot, err = l.ask("Apply it again at every boot?", true); err != nil {
+	if err := l.reach(changeKept, append([]string{"confirm", "--wan", l.wan}, l.where()...)...); err != nil {
 		return false, err
 	}
-	if boot {
-		confirm = append(confirm, "--persist")
+	return l.lasts()
+}
+
+// lasts says how long what was kept stays, or asks whether it is to be applied at boot. No
+// answer is no.
+func (l *leader) lasts() (boot bool, err error) {
+	switch l.boot.(type) {
+	case platform.Lasting:
+		l.say("It stays over a restart of the router.")
+		return false, nil
+	case platform.Absent:
+		l.say("It stays until the router restarts. To have it at every start, install unbloat on the router too, and run there: unbloat")
+		return false, nil
 	}
-	return boot, l.reach(changeKept, confirm...)
+	if boot, err = l.ask("Apply it again at every boot?", true); err != nil || !boot {
+		return false, nil
+	}
+	code, err := l.run(append([]string{"apply", "--again", "--yes", "--persist", "--wan", l.wan}, l.where()...)...)
+	if err == nil && code != cli.Done && l.ctx.Err() == nil {
+		l.say("What you kept stays until the router restarts.")
+		return false, nil
+	}
+	return err == nil && code == cli.Done, l.outcome(code, err)
+}
+
+// isBetter reports whether the line is better than before for certain, by more than chance
+// makes two measurements differ.
+func isBetter(before, after *verdict.Test) bool {
+	if rise, known := before.CertainMs(); known {
+		return after.Valid && worstRise(after) < rise/2
+	}
+	return verdict.Compare(before, after).Better
+}
+
+// brief says what was, what is, and what it costs, a line each.
+func (l *leader) brief(before, after *verdict.Test) {
+	l.say("\nBefore: %s", inShort(before))
+	l.say("Now:    %s", inShort(after))
+	var speeds []string
+	for _, d := range []struct {
+		name string
+		of   func(t *verdict.Test) float64
+	}{
+		{"download", func(t *verdict.Test) float64 { return goodput(t.Download, t.Download != nil) }},
+		{"upload", func(t *verdict.Test) float64 { return goodput(t.Upload, false) }},
+	} {
+		if was, is := d.of(before), d.of(after); was > 0 && is > 0 {
+			speeds = append(speeds, d.name+" "+fromTo(was, is))
+		}
+	}
+	if len(speeds) > 0 {
+		l.say("Speed:  %s", strings.Join(speeds, ", "))
+	}
+}
+
+// fromTo says how a speed changed.
+func fromTo(was, is float64) string {
+	from, to := unit.Rate(was).Short(), unit.Rate(is).Short()
+	if number, of, _ := strings.Cut(from, " "); strings.HasSuffix(to, " "+of) {
+		from = number
+	}
+	how := "as before"
+	if percent := int(math.Round(100 * (is - was) / was)); percent < 0 {
+		how = fmt.Sprintf("%d %% less", -percent)
+	} else if percent > 0 {
+		how = fmt.Sprintf("%d %% more", percent)
+	}
+	return fmt.Sprintf("%s → %s (%s)", from, to, how)
+}
+
+// goodput is what a phase carried down or up; 0 if there is none.
+func goodput(p *verdict.Phase, down bool) float64 {
+	switch {
+	case p == nil:
+		return 0
+	case down:
+		return p.GoodputDownBps
+	}
+	return p.GoodputUpBps
+}
+
+// inShort says what a test found, in a line.
+func inShort(t *verdict.Test) string {
+	if t.Valid {
+		return fmt.Sprintf("grade %s; while the line is busy, packets wait up to %s longer", orNone(t.Grade), reason.English().Ms(worstRise(t)))
+	}
+	if c := t.Certain(); c != nil {
+		return c.Text(reason.English(), reason.Terminal)
+	}
+	return "not known: the measurement is not valid"
 }
 
 // tune finds the best rates if the user says so. No answer is no: there is nothing to
@@ -247,7 +358,8 @@ func (l *leader) tune(boot bool) error {
 			return l.outcome(code, err)
 		}
 	}
-	l.say("\nDone. `unbloat status` shows what it does, `unbloat revert` takes it back.")
+	there := strings.Join(append([]string{""}, l.where()...), " ")
+	l.say("\nDone. `unbloat status%s` shows what it does, `unbloat revert%s` takes it back.", there, there)
 	return nil
 }
 
@@ -273,13 +385,21 @@ func (l *leader) findRouter() (obstacle, err error) {
 	if err != nil {
 		return nil, changeError(err)
 	}
-	defer r.Close()
+	defer func() { r.Close() }()
 	if l.wan == "" {
 		if l.wan, err = r.defaultWAN(l.ctx); err != nil {
 			return nil, changeError(err)
 		}
 	}
-	l.wan = r.named(l.ctx)(l.wan)
+	name := r.driver.Name()
+	if r.driver.Service != "" && !platform.Has(l.ctx, r.runner, r.driver.Service) {
+		l.ownTC, f.ownTC = true, true
+		r.Close()
+		if r, err = f.open(l.ctx); err != nil {
+			return nil, changeError(err)
+		}
+	}
+	l.wan, l.boot = r.named(l.ctx)(l.wan), r.persister
 	if err := r.checkWAN(l.ctx, l.wan); err != nil {
 		return nil, changeError(err)
 	}
@@ -287,7 +407,10 @@ func (l *leader) findRouter() (obstacle, err error) {
 	if l.router != "" {
 		at = l.router
 	}
-	l.say("%s runs %s, and %s leads to the internet.", at, r.driver.Name(), l.wan)
+	l.say("%s runs %s, and %s leads to the internet.", at, name, l.wan)
+	if l.ownTC {
+		l.say("It has no sqm-scripts, so the kernel's shaper is set with tc directly.")
+	}
 	if l.router == "" {
 		l.say("If your router is another machine, stop here and run: unbloat --router ssh://root@ADDRESS")
 		if os.Geteuid() != 0 {
@@ -299,16 +422,20 @@ func (l *leader) findRouter() (obstacle, err error) {
 
 // where returns the flags by which other commands reach the same router.
 func (l *leader) where() []string {
-	if l.router == "" {
-		return nil
+	var out []string
+	if l.router != "" {
+		out = append(out, "--router", l.router)
 	}
-	return []string{"--router", l.router}
+	if l.ownTC {
+		out = append(out, "--own-tc")
+	}
+	return out
 }
 
 func (l *leader) file(name string) string { return filepath.Join(l.dir, name+".json") }
 
-// measure runs a test and returns its result. An invalid one ends the guide,
-// since nothing can be decided by it.
+// measure runs a test and returns its result. With one that is not valid the user goes on
+// if enough is certain, measures again, or stops.
 func (l *leader) measure(label, why string) (*verdict.Test, error) {
 	l.say("\n%s", why)
 	if err := l.goOn("Measure now?", true); err != nil {
@@ -321,11 +448,48 @@ func (l *leader) measure(label, why string) (*verdict.Test, error) {
 			args = append(args, "--framing")
 		}
 	}
-	if err := l.must(args...); err != nil {
-		return nil, err
+	for {
+		code, err := l.run(args...)
+		if err != nil || code != cli.Done && code != cli.Invalid || l.ctx.Err() != nil {
+			return nil, l.outcome(code, err)
+		}
+		t, err := l.result(label)
+		if err != nil || t.Valid {
+			return t, err
+		}
+		question, usual := "Measure again [Enter], or stop [s]? ", choseAgain
+		if _, known := t.CertainMs(); known {
+			question, usual = "What is certain is bad enough to mend: go on [Enter], measure again [m], or stop [s]? ", choseOn
+		}
+		if l.yes && usual == choseAgain {
+			return nil, cli.Exit(cli.Invalid, nil) // the test has said why
+		}
+		in := l.in
+		if l.yes {
+			in = strings.NewReader("\n")
+		}
+		chosen, err := choose(in, l.out, question, "Please press Enter, m or s: ", map[string]choice{
+			"": usual, "y": usual, "m": choseAgain, "s": choseStop, "n": choseStop, "q": choseStop})
+		switch {
+		case err != nil:
+			return nil, err
+		case chosen == choseStop:
+			l.say("Nothing more is done.")
+			return nil, errStopped
+		case chosen == choseOn:
+			return t, nil
+		}
 	}
-	return l.result(label)
 }
+
+// A choice is what to do with a measurement that is not valid.
+type choice int
+
+const (
+	choseOn choice = iota
+	choseAgain
+	choseStop
+)
 
 func (l *leader) result(label string) (*verdict.Test, error) {
 	text, err := os.ReadFile(l.file(label))
@@ -409,6 +573,7 @@ func (l *leader) output(args ...string) ([]byte, error) {
 func (l *leader) start(stdout io.Writer, args []string) (int, error) {
 	cmd := exec.CommandContext(l.ctx, l.exe, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, stdout, os.Stderr
+	cmd.Env = append(os.Environ(), "LC_ALL=C") // the guide speaks English
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	err := cmd.Run()
 	var exit *exec.ExitError

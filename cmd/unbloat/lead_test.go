@@ -15,8 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/cure/platform"
 	"unbloat/internal/measure/verdict"
 	"unbloat/internal/show/cli"
+	"unbloat/reason"
 	"unbloat/testkit/await"
 )
 
@@ -27,8 +29,11 @@ const commands = `#!/bin/sh
 cd "$(dirname "$0")"
 echo "$*" >> ran
 case $1 in
-test) eval "cp measured \"\${$(($#))}\"";;
+test)
+	eval "cp measured \"\${$(($#))}\""
+	[ -z "$DOUBTFUL" ] || { cp certain measured; exit 4; };;
 apply)
+	case "$*" in *--again*) [ -z "$UNBOOTED" ] || exit 3; touch boot; exit 0;; esac
 	[ -z "$LATE" ] || { trap : TERM; touch applying; until [ -e told ]; do sleep 0.01; done; }
 	touch waits; [ -z "$UNCHANGED" ] || rm waits;;
 confirm) rm waits; touch kept; [ -z "$GONE" ] || rm unbloat;;
@@ -58,7 +63,7 @@ func guide(t *testing.T, set string) *guided {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string][]byte{"unbloat": []byte(commands), "measured": measured} {
+	for name, text := range map[string][]byte{"unbloat": []byte(commands), "measured": measured, "certain": measured} {
 		if err := os.WriteFile(filepath.Join(g.dir, name), text, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -121,15 +126,15 @@ func TestSignalAtAQuestion(t *testing.T) {
 			}
 			want := how + "; nothing was changed"
 			switch at {
-			case 2, 3, 4:
+			case 2, 3:
 				want = how + "; the change was undone"
-			case 5:
+			case 4, 5:
 				want = ""
 			}
 			if text != want || code != map[bool]int{true: cli.Done, false: cli.Failed}[want == ""] {
 				t.Errorf("%s: exit code %d, %q, want %q", where, code, text, want)
 			}
-			if undone := g.ran("revert"); undone != map[bool]int{true: 1}[at >= 2 && at <= 4] || g.has("kept") != (at == 5) || g.ran("tune") > 0 {
+			if undone := g.ran("revert"); undone != map[bool]int{true: 1}[at == 2 || at == 3] || g.has("kept") != (at >= 4) || g.has("boot") != (at == 5) || g.ran("tune") > 0 {
 				t.Errorf("%s: %d reverts, kept %v, %d tunings", where, undone, g.has("kept"), g.ran("tune"))
 			}
 		}
@@ -190,13 +195,107 @@ func TestGuideSaysWhatIsTrue(t *testing.T) {
 	})
 	t.Run("the program is gone", func(t *testing.T) {
 		g := guide(t, "GONE")
-		answer(g, 6)
+		answer(g, 5)
 		err := <-g.done
-		if text := cli.ErrorText(err); cli.ExitCode(err) != cli.Failed || !strings.Contains(text, "run unbloat tune") {
+		if text := cli.ErrorText(err); cli.ExitCode(err) != cli.Failed || !strings.Contains(text, "run unbloat apply") {
 			t.Errorf("exit code %d, %q", cli.ExitCode(err), text)
 		}
 		_ = err.Error() // does not panic
 	})
+}
+
+// A boot that can't be had leaves what is kept, and the guide goes on: it was confirmed
+// before. Where there is no boot to ask for, it says how long the change stays.
+func TestKeptBeforeBoot(t *testing.T) {
+	g := guide(t, "UNBOOTED")
+	for _, q := range questions[:5] {
+		g.until(q)
+		fmt.Fprintln(g.keys, "y")
+	}
+	g.until(questions[5])
+	fmt.Fprintln(g.keys, "n")
+	if err := <-g.done; err != nil || !g.has("kept") || g.has("boot") || !strings.Contains(g.out.String(), "stays until the router restarts") {
+		t.Errorf("%v, kept %v, boot %v:\n%s", err, g.has("kept"), g.has("boot"), g.out)
+	}
+	for _, c := range []struct {
+		boot platform.Persister
+		says string
+	}{{platform.Absent{}, "It stays until the router restarts."}, {platform.Lasting{}, "It stays over a restart of the router."}} {
+		out := new(said)
+		l := &leader{ctx: t.Context(), out: out, boot: c.boot}
+		if boot, err := l.lasts(); boot || err != nil || !strings.Contains(out.String(), c.says) {
+			t.Errorf("%T: %v, %v, %q", c.boot, boot, err, out)
+		}
+	}
+}
+
+// The question whether to keep a change follows three lines: what was, what is, what it costs.
+func TestThreeLinesBeforeKeep(t *testing.T) {
+	g := guide(t, "")
+	for _, q := range questions[:3] {
+		g.until(q)
+		fmt.Fprintln(g.keys, "y")
+	}
+	g.until(questions[3])
+	g.keys.Close()
+	<-g.done
+	lines := strings.Split(strings.TrimSpace(strings.Split(g.out.String(), "Keep it?")[0]), "\n")
+	if n := len(lines); !strings.HasPrefix(lines[n-2], "Before: grade F") || !strings.HasPrefix(lines[n-1], "Now:    grade F") || g.ran("compare") > 0 {
+		t.Errorf("%q", lines)
+	}
+	var b said
+	l := &leader{out: &b}
+	before, after := aTest(1200), aTest(8.5)
+	before.Grade, after.Grade, after.Download.GoodputDownBps = "F", "A", 45e6
+	l.brief(before, after)
+	if want := "Before: grade F; while the line is busy, packets wait up to 1200 ms longer\nNow:    grade A; while the line is busy, packets wait up to 8.50 ms longer\nSpeed:  download 48.2 → 45.0 Mbit/s (7 % less), upload 4.71 → 4.71 Mbit/s (as before)\n"; strings.TrimLeft(b.String(), "\n") != want {
+		t.Errorf("%q", b.String())
+	}
+	if !isBetter(before, after) || isBetter(after, before) {
+		t.Error("better is worse")
+	}
+}
+
+// With a measurement that is not valid, though the line is bad for certain, a person goes
+// on, measures again or stops; the plan is then of the rates that were seen.
+func TestDoubtfulButCertain(t *testing.T) {
+	doubtful := aTest(1200)
+	doubtful.Spoil(reason.Terminal, reason.Of(reason.ProbesLate, "p99_ms", 30.0, "most_ms", 1.0).In(verdict.PhaseUpload))
+	text, err := json.Marshal(doubtful)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const question = "or stop [s]? "
+	for answer, tests := range map[string]int{"": 1, "m": 2, "s": 1} {
+		g := guide(t, "DOUBTFUL")
+		for _, name := range []string{"measured", "certain"} {
+			if err := os.WriteFile(filepath.Join(g.dir, name), text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g.until(questions[0])
+		fmt.Fprintln(g.keys, "y")
+		g.until(question)
+		if !strings.Contains(g.out.String(), "bad enough to mend: go on") {
+			t.Errorf("%q", g.out)
+		}
+		if fmt.Fprintln(g.keys, answer); answer == "m" {
+			await.Until(t, 20*time.Second, "another test", func() bool { return g.ran("test") == 2 })
+			await.Until(t, 20*time.Second, "the question again", func() bool { return strings.Count(g.out.String(), question) == 2 })
+			fmt.Fprintln(g.keys, "s")
+		}
+		if answer == "" {
+			g.until(questions[1])
+			ran, _ := os.ReadFile(filepath.Join(g.dir, "ran"))
+			if !strings.Contains(string(ran), "plan --down 50") || !strings.Contains(string(ran), "kbit --up 4") {
+				t.Errorf("%s", ran)
+			}
+			g.keys.Close()
+		}
+		if err := <-g.done; (err == nil) != (answer != "") || g.ran("test") != tests {
+			t.Errorf("%q: %v, %d tests", answer, err, g.ran("test"))
+		}
+	}
 }
 
 // A signal ends every wait for standard input, at once and as a failure: at a question

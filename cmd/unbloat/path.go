@@ -4,7 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -157,6 +162,9 @@ func (o *pathFlags) trace(c *cobra.Command, host string, show *pathView) (*path.
 	if err != nil {
 		return nil, err
 	}
+	if o.homeHops < 0 && onRouter(to) {
+		o.homeHops = 0
+	}
 	cfg := path.WalkConfig{
 		Host: host, To: to, Way: netio.HopWay(o.way), Path: path.Config{Interval: o.interval, MaxHops: o.maxHops},
 		Size: unit.Size(o.size), Idle: o.idle, Loaded: o.loaded, Names: o.names, HomeHops: o.homeHops, Progress: show.observe, Marks: o.marks,
@@ -180,6 +188,54 @@ func (o *pathFlags) trace(c *cobra.Command, host string, show *pathView) (*path.
 	defer cfg.Load.Client.Close()
 	return path.Walk(ctx, cfg)
 }
+
+// A link is an interface of this machine, with its addresses.
+type link struct {
+	name  string
+	addrs []netip.Addr
+}
+
+// onRouter reports whether this machine is the router of a home whose line leads to an
+// address: then there is no hop of the home before the line.
+func onRouter(to netip.Addr) bool {
+	forwards := false
+	if text, err := os.ReadFile("/proc/sys/net/ipv4/ip_forward"); err == nil {
+		forwards = strings.TrimSpace(string(text)) == "1"
+	} else if text, err := exec.Command("sysctl", "-n", "net.inet.ip.forwarding").Output(); err == nil {
+		forwards = strings.TrimSpace(string(text)) == "1"
+	}
+	c, err := net.Dial("udp", netip.AddrPortFrom(to, 33434).String()) // sends nothing
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	var links []link
+	interfaces, _ := net.Interfaces() // none: it is no router
+	for _, i := range interfaces {
+		l := link{name: i.Name}
+		addrs, _ := i.Addrs()
+		for _, a := range addrs {
+			if p, err := netip.ParsePrefix(a.String()); err == nil {
+				l.addrs = append(l.addrs, p.Addr())
+			}
+		}
+		if i.Flags&net.FlagUp != 0 && i.Flags&net.FlagLoopback == 0 {
+			links = append(links, l)
+		}
+	}
+	return routes(c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), forwards, links)
+}
+
+// routes reports whether a machine that sends from an address forwards for a home behind
+// another of its interfaces. Networks of containers and virtual machines are no homes.
+func routes(from netip.Addr, forwards bool, links []link) bool {
+	return forwards && slices.ContainsFunc(links, func(l link) bool {
+		return !ofContainers.MatchString(l.name) && !slices.Contains(l.addrs, from) && slices.ContainsFunc(l.addrs, netip.Addr.IsPrivate)
+	})
+}
+
+// ofContainers are the names of interfaces towards containers, virtual machines and tunnels.
+var ofContainers = regexp.MustCompile(`^(docker|podman|cni|flannel|virbr|vnet|vboxnet|vmnet|lxc|lxd|incus|veth[0-9a-f]{6}|br-[0-9a-f]{12}|wg|tun|tap|tailscale|zt|utun)`)
 
 // pathError gives an error of a trace its exit code.
 func pathError(host string, err error) error {

@@ -116,3 +116,25 @@ func TestPathErrors(t *testing.T) {
 		}
 	}
 }
+
+// A machine that forwards for a home is the router, and has no hop of the home before its
+// line; one with containers alone is not.
+func TestOnRouter(t *testing.T) {
+	at := func(name, addr string) link { return link{name, []netip.Addr{netip.MustParseAddr(addr)}} }
+	wan, home, containers := at("eth0", "100.64.0.2"), at("br-lan", "192.168.1.1"), at("br-0123456789ab", "172.18.0.1")
+	for name, c := range map[string]struct {
+		forwards bool
+		links    []link
+		want     bool
+	}{
+		"a router":               {true, []link{wan, home}, true},
+		"it does not forward":    {false, []link{wan, home}, false},
+		"a PC":                   {true, []link{wan}, false},
+		"a PC with containers":   {true, []link{wan, containers, at("docker0", "172.17.0.1")}, false},
+		"a server with a tunnel": {true, []link{wan, at("wg0", "10.8.0.1")}, false},
+	} {
+		if got := routes(wan.addrs[0], c.forwards, c.links); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

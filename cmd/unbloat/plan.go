@@ -68,6 +68,7 @@ Platforms: ` + strings.Join(all.Names(), ", ") + `.`,
 	f.registerLine(c.Flags())
 	f.registerPreferences(c.Flags())
 	f.where.registerWay(c.Flags())
+	f.where.registerOwnTC(c.Flags())
 	return c
 }
 
@@ -86,7 +87,7 @@ func (f *planFlags) registerLine(fs *pflag.FlagSet) {
 	fs.StringVar(&f.lan, "lan", "", "interface towards the home (default: the platform's usual)")
 	fs.BoolVar(&f.here, "here", false, "ask this machine what it has, as --router asks another one")
 	fs.IntVar(&f.mtu, "mtu", 0, "IP bytes of the largest packet on the WAN (default 1500)")
-	fs.BoolVar(&f.commands, "commands", false, "print the plan in the router's own language, to be pasted there")
+	fs.BoolVar(&f.commands, "commands", false, "print the plan in the router's own language, to be pasted there; with --explain with the reasons as comments")
 	fs.BoolVar(&f.explain, "explain", false, "print the numbers and their reasons as a table")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object (unbloat.plan/1), which \"unbloat apply\" reads")
 	fs.BoolVar(&f.quiet, "quiet", false, "print what is to be pasted, without comments, and nothing else")
@@ -145,9 +146,9 @@ func (f *planFlags) sayGuess(c *cobra.Command, p plan.Plan) {
 	switch len(guessed) {
 	case 0:
 	case 1:
-		fmt.Fprintf(c.ErrOrStderr(), "%s is a guess, the usual name on %s; name yours with %s, or let the router be asked with --router.\n", guessed[0], p.Platform, flags[0])
+		fmt.Fprintf(c.ErrOrStderr(), "%s is a guess, the usual name on %s; name yours with %s, or have the router asked: --here on itself, --router from elsewhere.\n", guessed[0], p.Platform, flags[0])
 	default:
-		fmt.Fprintf(c.ErrOrStderr(), "%s are guesses, the usual names on %s; name yours with %s, or let the router be asked with --router.\n", strings.Join(guessed, " and "), p.Platform, strings.Join(flags, " and "))
+		fmt.Fprintf(c.ErrOrStderr(), "%s are guesses, the usual names on %s; name yours with %s, or have the router asked: --here on itself, --router from elsewhere.\n", strings.Join(guessed, " and "), p.Platform, strings.Join(flags, " and "))
 	}
 }
 
@@ -256,7 +257,7 @@ func (f *planFlags) print(w io.Writer, drivers platform.Drivers, p plan.Plan) er
 		e.SetIndent("", "  ")
 		e.SetEscapeHTML(false)
 		return e.Encode(p)
-	case f.explain:
+	case f.explain && !f.commands:
 		_, err := io.WriteString(w, p.Explain())
 		return err
 	case !f.commands && !f.quiet:
@@ -270,11 +271,30 @@ func (f *planFlags) print(w io.Writer, drivers platform.Drivers, p plan.Plan) er
 	if err != nil {
 		return cli.UsageError("plan: %w", err)
 	}
-	if f.quiet {
+	switch {
+	case f.quiet:
 		text = withoutComments(text)
+	case !f.explain:
+		text = withoutReasons(text)
 	}
 	_, err = io.WriteString(w, text)
 	return err
+}
+
+// withoutReasons drops the reasons for the numbers from the comment at the head, but for its
+// first line and its notes.
+func withoutReasons(text string) string {
+	head, rest, found := strings.Cut(text, "\n\n")
+	if !found {
+		return text
+	}
+	var kept []string
+	for i, line := range strings.Split(head, "\n") {
+		if i == 0 || strings.HasPrefix(line, "# note:") || len(kept) > 1 && strings.HasPrefix(line, "#   ") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "\n") + "\n\n" + rest
 }
 
 // withoutComments drops comment lines and empty lines.

@@ -48,7 +48,7 @@ func inFull(args []string) []string {
 			return args
 		}
 	}
-	return append(args, "--commands")
+	return append(args, "--commands", "--explain")
 }
 
 // TestPlanGolden runs the arguments of each golden file: the articles'
@@ -167,6 +167,29 @@ func TestPlanExitCodes(t *testing.T) {
 		_, code, err := runPlanCommand(t, c.stdin, strings.Fields(c.args)...)
 		if code != c.code || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: exit %d, %v; want %d, %q", c.args, code, err, c.code, c.want)
+		}
+	}
+}
+
+// What is to be pasted comes without the reasons for its numbers, unless they are asked for;
+// what else the platform says stays.
+func TestCommandsWithoutReasons(t *testing.T) {
+	for _, platform := range []string{"linux", "openwrt", "opnsense", "openbsd"} {
+		args := []string{"--down", "30mbit", "--up", "2mbit", "--for", platform, "--commands"}
+		short, code, err := runPlanCommand(t, "", args...)
+		if err != nil || code != cli.Done {
+			t.Fatal(platform, code, err)
+		}
+		whole, _, _ := runPlanCommand(t, "", append(args, "--explain")...)
+		quiet, _, _ := runPlanCommand(t, "", append(args, "--quiet")...)
+		if strings.Contains(short, "#   rate = ") || !strings.Contains(whole, "#   rate = ") || !strings.HasPrefix(short, "# unbloat plan for "+platform) {
+			t.Errorf("%s:\n%s", platform, short)
+		}
+		if withoutComments(short) != quiet || withoutComments(whole) != quiet {
+			t.Errorf("%s: the commands differ", platform)
+		}
+		if _, after, _ := strings.Cut(whole, "\n\n"); !strings.HasSuffix(short, after) {
+			t.Errorf("%s: more is left out than the reasons", platform)
 		}
 	}
 }

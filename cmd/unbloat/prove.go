@@ -261,6 +261,10 @@ func endedBySignal(command string, err error) error {
 func printProof(w io.Writer, r *prove.Result) error {
 	var b strings.Builder
 	b.WriteString(brokenLine(r.Sentence+"\n", 78, 0) + "\n")
+	if r.PairsUsed == 0 { // there is no figure
+		_, err := io.WriteString(w, b.String())
+		return err
+	}
 	fmt.Fprintf(&b, "%-10s %11s %11s %12s %12s %7s\n", "", "p95", "over idle", "download", "upload", "lost")
 	for _, s := range r.Sides {
 		fmt.Fprintf(&b, "%-10s %8.1f ms %8.1f ms %12s %12s %5.1f %%\n", s.Name, s.P95Ms, s.IncreaseMs,

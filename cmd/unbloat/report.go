@@ -17,6 +17,7 @@ import (
 	"unbloat/internal/measure/verdict"
 	"unbloat/internal/show/cli"
 	"unbloat/internal/show/report"
+	"unbloat/reason"
 )
 
 // newReportCommand returns `unbloat report`.
@@ -92,7 +93,7 @@ func (o *reportOptions) run(c *cobra.Command, names []string) error {
 		return report.Write(report.FormatJSON, out, page)
 	}
 	if page.After != nil {
-		if err := report.Table(out, page.Before, page.After); err != nil {
+		if err := report.TableOf(out, reason.English(), page.Before, page.After, cli.TerminalWidth(out)); err != nil {
 			return err
 		}
 	}

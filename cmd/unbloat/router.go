@@ -37,6 +37,10 @@ func (f *targetFlags) register(c *cobra.Command) {
 	f.registerWay(fs)
 	fs.StringVar(&f.platform, "for", "", "the router's `PLATFORM` (default: detected)")
 	f.registerWatchdog(fs)
+	f.registerOwnTC(fs)
+}
+
+func (f *targetFlags) registerOwnTC(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.ownTC, "own-tc", false, "OpenWrt: shape with tc directly, without sqm-scripts")
 }
 

@@ -33,6 +33,7 @@ type testFlags struct {
 	label, out, cc       string
 	lang                 string
 	json, quiet, plain   bool
+	verbose              bool
 	flows, size, runs    int
 	profile              string
 	ownInterval, isolate bool
@@ -80,6 +81,7 @@ What it finds is for ` + "`unbloat plan --result FILE`" + `.`,
 	f.StringVarP(&o.out, "output", "o", "", "also write the JSON to `FILE`")
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")
 	f.BoolVar(&o.quiet, "quiet", false, "show no progress")
+	f.BoolVar(&o.verbose, "verbose", false, "print all that was measured")
 	o.eventFlags.register(f)
 	plainFlag(f, &o.plain)
 	langFlag(f, &o.lang)
@@ -166,7 +168,7 @@ func runTest(c *cobra.Command, o *testFlags) (any, error) {
 			return test, err
 		}
 	default:
-		printTest(c.OutOrStdout(), l, test, cli.TerminalWidth(c.OutOrStdout()))
+		printTest(c.OutOrStdout(), l, test, cli.TerminalWidth(c.OutOrStdout()), o.verbose)
 	}
 	if o.out != "" { // last, since the result is printed and saved even if this fails
 		if err := writeTest(o.out, test); err != nil {

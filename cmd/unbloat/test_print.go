@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"unbloat/internal/measure/framing"
 	"unbloat/internal/measure/verdict"
@@ -21,75 +22,145 @@ func (s speaker) line(indent string, code reason.Code, args ...any) {
 	fmt.Fprintln(s.w, indent+s.Say(code, args...))
 }
 
-// wholeTable is the width of a test's table with all columns.
-const wholeTable = 93
+// Widths of a test's tables: of that with all columns, and of the short one.
+const (
+	wholeTable = 93
+	shortTable = 61
+)
 
-// printTest prints the table of a test for a terminal of this width; 0 is no
-// terminal. A narrow one gets the most important columns.
-func printTest(out io.Writer, l *reason.Language, t *verdict.Test, width int) {
+// printTest prints a test for a terminal of this width; 0 is no terminal: the grade, a
+// sentence and a table, and with verbose all that was measured.
+func printTest(out io.Writer, l *reason.Language, t *verdict.Test, width int, verbose bool) {
 	w := fit(out, width)
 	defer w.Flush() // out keeps its errors
 	s := speaker{l, w}
-	narrow := width >= narrowest && width < wholeTable
 	if t.Label != "" {
 		fmt.Fprintf(w, "%s — ", t.Label)
 	}
 	s.line("", reason.TestHead, "time", localText(t.Time), "server", t.Server)
 	fmt.Fprintln(w)
-	if narrow {
-		fmt.Fprintf(w, "%-9s %8s %8s %7s %9s %9s %5s\n", "", "p95 ms", "+p95 ms", l.Name("loss"), "↓ Mbit/s", "↑ Mbit/s", l.Name("grade"))
-	} else {
-		fmt.Fprintf(w, "%-9s %9s %9s %9s %9s  %7s %7s  %11s %11s  %s\n", "", "p50 ms", "p95 ms", "max ms", "+p95 ms",
-			l.Name("loss up"), l.Name("loss down"), l.Name("download"), l.Name("upload"), l.Name("grade"))
-	}
-	for _, p := range t.Phases() {
-		lat := p.Latency
-		grade, plus := "", ""
-		if p.Name != verdict.PhaseIdle {
-			plus = l.Number("%.1f", lat.IncreaseMs.P95)
-			grade = verdict.GradeOf(p.Phase)
-			if !t.Valid {
-				grade = "–"
-			}
-		}
-		if lat.Received == 0 && plus != "" {
-			plus = "–"
-		}
-		if narrow {
-			fmt.Fprintf(w, "%-9s %8s %8s %6s%% %9s %9s %5s\n", l.Name(p.Name), s.msOrNone(lat, lat.RTTMs.P95), plus,
-				l.Number("%.1f", 100*lat.Loss), s.mbitOrNone(p.GoodputDownBps), s.mbitOrNone(p.GoodputUpBps), grade)
-			continue
-		}
-		fmt.Fprintf(w, "%-9s %9s %9s %9s %9s  %15s  %11s %11s  %s\n", l.Name(p.Name),
-			s.msOrNone(lat, lat.RTTMs.P50), s.msOrNone(lat, lat.RTTMs.P95), s.msOrNone(lat, lat.RTTMs.Max), plus, s.losses(lat),
-			s.rateOrNone(p.GoodputDownBps), s.rateOrNone(p.GoodputUpBps), grade)
-	}
-	fmt.Fprintln(w)
 	if t.Valid {
-		fmt.Fprint(w, l.Say(reason.GradeLine, "grade", t.Grade, "down", orNone(t.GradeDown), "up", orNone(t.GradeUp)))
-	}
-	if t.Valid {
-		fmt.Fprintln(w, t.VerdictIn(l, reason.Terminal))
+		fmt.Fprintln(w, l.Say(reason.GradeLine, "grade", t.Grade, "down", orNone(t.GradeDown), "up", orNone(t.GradeUp))+t.VerdictIn(l, reason.Terminal))
 	} else {
 		s.invalid(t)
 	}
-	s.conditions(t)
+	fmt.Fprintln(w)
+	switch narrow := width >= narrowest; {
+	case verbose && (!narrow || width >= wholeTable):
+		s.wholeTable(t)
+	case narrow && width < shortTable:
+		s.shortTable(t, "%-9s%7s%7s%8s%6s%6s%6s\n", true)
+	default:
+		s.shortTable(t, "%-9s %8s %8s %7s %9s %9s %5s\n", false)
+	}
+	if verbose {
+		fmt.Fprintln(w)
+		s.conditions(t)
+		return
+	}
+	s.askedFor(t)
+	fmt.Fprintln(w)
+	s.line("", reason.MoreVerbose)
 }
 
-// invalid prints why a test is invalid, each reason once with its remedy, and
-// what is certain all the same.
-func (s speaker) invalid(t *verdict.Test) {
-	s.line("", reason.NotValidFor)
-	for i, why := range t.WhyInvalid(s.Language, reason.Terminal) {
-		fmt.Fprintln(s.w, "  ·", why)
-		if i < len(t.Reasons) {
-			if do := s.ToDo(t.Reasons[i]); do != "" {
-				fmt.Fprintln(s.w, "   ", do)
-			}
-		}
+// added is how much latency a phase adds, and its grade.
+func (s speaker) added(t *verdict.Test, p verdict.NamedPhase, format func(float64) string) (plus, grade string) {
+	switch {
+	case p.Name == verdict.PhaseIdle:
+		return "", ""
+	case p.Latency.Received == 0:
+		plus = "–"
+	default:
+		plus = format(p.Latency.IncreaseMs.P95)
 	}
+	if !t.Valid {
+		return plus, "–"
+	}
+	return plus, verdict.GradeOf(p.Phase)
+}
+
+// shortTable prints what people look for; split: the units have a row of their own.
+func (s speaker) shortTable(t *verdict.Test, row string, split bool) {
+	if split {
+		fmt.Fprintf(s.w, row, "", "p95", "+p95", s.Name("loss"), "↓", "↑", s.Name("grade"))
+		fmt.Fprintf(s.w, row, "", "ms", "ms", "%", "Mbit/s", "", "")
+	} else {
+		fmt.Fprintf(s.w, row, "", "p95 ms", "+p95 ms", s.Name("loss"), "↓ Mbit/s", "↑ Mbit/s", s.Name("grade"))
+	}
+	for _, p := range t.Phases() {
+		plus, grade := s.added(t, p, s.shortMs)
+		p95 := "–"
+		if p.Latency.Received > 0 {
+			p95 = s.shortMs(p.Latency.RTTMs.P95)
+		}
+		loss := s.Number("%.1f", 100*p.Latency.Loss)
+		if !split {
+			loss += "%"
+		}
+		fmt.Fprintf(s.w, row, s.Name(p.Name), p95, plus, loss, s.mbitOrNone(p.GoodputDownBps), s.mbitOrNone(p.GoodputUpBps), grade)
+	}
+}
+
+// shortMs prints milliseconds with three digits at most, or as many as are before the point.
+func (s speaker) shortMs(ms float64) string {
+	if ms >= 99.95 {
+		return s.Number("%.0f", ms)
+	}
+	return s.Number("%.1f", ms)
+}
+
+// wholeTable prints the table with all columns.
+func (s speaker) wholeTable(t *verdict.Test) {
+	fmt.Fprintf(s.w, "%-9s %9s %9s %9s %9s  %7s %7s  %11s %11s  %s\n", "", "p50 ms", "p95 ms", "max ms", "+p95 ms",
+		s.Name("loss up"), s.Name("loss down"), s.Name("download"), s.Name("upload"), s.Name("grade"))
+	for _, p := range t.Phases() {
+		lat := p.Latency
+		plus, grade := s.added(t, p, func(ms float64) string { return s.Number("%.1f", ms) })
+		fmt.Fprintf(s.w, "%-9s %9s %9s %9s %9s  %15s  %11s %11s  %s\n", s.Name(p.Name),
+			s.msOrNone(lat, lat.RTTMs.P50), s.msOrNone(lat, lat.RTTMs.P95), s.msOrNone(lat, lat.RTTMs.Max), plus, s.losses(lat),
+			s.rateOrNone(p.GoodputDownBps), s.rateOrNone(p.GoodputUpBps), grade)
+	}
+}
+
+// invalid prints what is certain of a test that is not valid, and why it is not: each reason
+// once, with the other phases of which it is true too, and its remedy.
+func (s speaker) invalid(t *verdict.Test) {
 	if c := t.Certain(); c != nil {
 		fmt.Fprintln(s.w, c.Text(s.Language, reason.Terminal))
+	}
+	s.line("", reason.NotValidFor)
+	if len(t.Reasons) == 0 { // an older result has the words alone
+		for _, why := range t.WhyInvalid(s.Language, reason.Terminal) {
+			fmt.Fprintln(s.w, "  ·", why)
+		}
+		return
+	}
+	var order []string
+	of := map[string][]reason.Reason{}
+	for _, r := range t.Reasons {
+		kind := string(r.Code)
+		for _, c := range r.Causes {
+			kind += " " + string(c.Code)
+		}
+		if of[kind] == nil {
+			order = append(order, kind)
+		}
+		of[kind] = append(of[kind], r)
+	}
+	for _, kind := range order {
+		rs := of[kind]
+		text := rs[0].Text(s.Language, reason.Terminal)
+		var also []string
+		for _, r := range rs[1:] {
+			also = append(also, s.Name(r.Phase))
+		}
+		if len(also) > 0 {
+			text = s.Say(reason.AlsoIn, "text", text, "phases", strings.Join(also, ", "))
+		}
+		fmt.Fprintln(s.w, "  ·", text)
+		if do := s.ToDo(rs[0]); do != "" {
+			fmt.Fprintln(s.w, "   ", do)
+		}
 	}
 }
 
@@ -118,7 +189,7 @@ func (s speaker) conditions(t *verdict.Test) {
 	}
 	for _, p := range t.Phases() {
 		if q := p.Queue; t.Valid && q != nil && q.Ms >= 1 {
-			s.line("", reason.QueueLine, "in", p.Name, "ms", q.Ms, "bytes", float64(q.Bytes), "packets", q.Packets, "side", "held "+q.Direction)
+			s.line("", reason.QueueLine, "in", p.Name, "ms", q.Ms, "packets", q.Packets, "side", "held "+q.Direction)
 		}
 		for _, b := range p.Secondary {
 			s.line("  ", reason.BesideLine, "in", p.Name, "probe", b.Name, "p50_ms", b.Latency.RTTMs.P50, "p95_ms", b.Latency.RTTMs.P95, "loss", b.Latency.Loss)
@@ -133,6 +204,19 @@ func (s speaker) conditions(t *verdict.Test) {
 	if p := slowestRecovery(t); p.Phase != nil {
 		s.line("", reason.RecoveryLine, "in", p.Name, "ms", *p.RecoveryMs)
 	}
+	s.askedFor(t)
+	for _, p := range t.Phases() {
+		if r := p.Fill(); t.Valid && r != nil {
+			s.line("  ", reason.NoteLine, "text", s.Say(reason.InPhase, "in", p.Name, "text", r.Text(s.Language, reason.Terminal)))
+		}
+	}
+	for _, n := range t.NotesIn(s.Language, reason.Terminal) {
+		s.line("  ", reason.NoteLine, "text", n)
+	}
+}
+
+// askedFor prints what a flag has asked for.
+func (s speaker) askedFor(t *verdict.Test) {
 	if f := t.Framing; f != nil {
 		s.framing("down", f.Down)
 		s.framing("up", f.Up)
@@ -143,14 +227,6 @@ func (s speaker) conditions(t *verdict.Test) {
 			fmt.Fprintf(s.w, " %s %s ms", s.Name(orNone(r.Grade)), s.Number("+%.1f", r.IncreaseMs))
 		}
 		fmt.Fprintln(s.w)
-	}
-	for _, p := range t.Phases() {
-		if r := p.Fill(); t.Valid && r != nil {
-			s.line("  ", reason.NoteLine, "text", s.Say(reason.InPhase, "in", p.Name, "text", r.Text(s.Language, reason.Terminal)))
-		}
-	}
-	for _, n := range t.NotesIn(s.Language, reason.Terminal) {
-		s.line("  ", reason.NoteLine, "text", n)
 	}
 }
 

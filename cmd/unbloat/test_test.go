@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -117,14 +118,14 @@ func TestPrintTest(t *testing.T) {
 	printTest(&b, reason.English(), &verdict.Test{
 		Time: "now", Label: "before", Server: "s", Valid: true, Grade: "F", GradeUp: "F", Verdict: "Bad.",
 		Idle: &verdict.Phase{}, Upload: &verdict.Phase{Latency: l, GoodputUpBps: 4.7e6},
-	}, 0)
+	}, 0, true)
 	for _, want := range []string{"before — now", "1020.0", "1000.0", "4.70 Mbit/s", "Grade F (download none, upload F). Bad."} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in:\n%s", want, b.String())
 		}
 	}
 	b.Reset()
-	printTest(&b, reason.English(), &verdict.Test{InvalidReasons: []string{"why"}, Verdict: "Not valid.", Idle: &verdict.Phase{}, Upload: &verdict.Phase{Latency: l}}, 0)
+	printTest(&b, reason.English(), &verdict.Test{InvalidReasons: []string{"why"}, Verdict: "Not valid.", Idle: &verdict.Phase{}, Upload: &verdict.Phase{Latency: l}}, 0, true)
 	if s := b.String(); strings.Contains(s, "Grade") || strings.Contains(s, " F\n") || !strings.Contains(s, "· why") {
 		t.Errorf("an invalid result:\n%s", s)
 	}
@@ -135,8 +136,9 @@ func TestPrintTest(t *testing.T) {
 func TestPrintLosses(t *testing.T) {
 	print := func(l verdict.Latency) string {
 		var b bytes.Buffer
-		printTest(&b, reason.English(), &verdict.Test{Idle: &verdict.Phase{}, Upload: &verdict.Phase{Latency: l}}, 0)
-		return strings.Split(b.String(), "\n")[4]
+		printTest(&b, reason.English(), &verdict.Test{Idle: &verdict.Phase{}, Upload: &verdict.Phase{Latency: l}}, 0, true)
+		lines := strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
+		return lines[slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "upload") })]
 	}
 	for _, c := range []struct {
 		l          verdict.Latency

@@ -43,7 +43,7 @@ type tuneFlags struct {
 func newTuneCommand() *cobra.Command {
 	var f tuneFlags
 	c := &cobra.Command{
-		Use:     "tune --server HOST --wan IF",
+		Use:     "tune",
 		GroupID: "main",
 		Short:   "Find the shaping that holds the latency goal, and keep it if it is better",
 		Long: `Measures the line as it is, searches the highest rates whose latency under load
@@ -54,12 +54,14 @@ measure what the line adds to each packet, where nothing is said of that and the
 server is of ` + "`unbloat serve`" + `. If you interrupt it, or this process dies, everything
 is as before.
 
+Without --server it uses a public server, as ` + "`unbloat test`" + ` does, and says which.
 Any server for ` + "`unbloat test --server`" + ` that can be loaded may be used. The best is
 ` + "`unbloat serve`" + ` at the other end, as its probes show the two directions apart. With
 other servers, after a trial with too much delay each direction is loaded alone,
 to find out which one has it. If a server's own probes are requests over TCP,
 its host is pinged instead, if it answers.`,
-		Example: `  unbloat tune --server test.example.net --wan eth0
+		Example: `  unbloat tune
+  unbloat tune --server test.example.net --wan eth0
   unbloat tune --server 192.0.2.1 --wan ppp0 --lan br-lan --persist --report before-after.html
   unbloat tune --server 192.0.2.1 --wan eth0 --goal 10ms --json`,
 		Args: cli.ExactArgs(0, "no arguments"),
@@ -95,6 +97,9 @@ its host is pinged instead, if it answers.`,
 }
 
 func (f *tuneFlags) check(ctx context.Context) error {
+	if f.server == "" {
+		f.server = defaultServer
+	}
 	if err := f.serverFlags.check(ctx, "tune"); err != nil {
 		return err
 	}
@@ -206,6 +211,9 @@ func (f *tuneFlags) tune(c *cobra.Command) (result *tune.Result, wan string, err
 		}
 		defer release()
 	}
+	if err := f.lasts(where, f.persist); err != nil {
+		return nil, "", err
+	}
 	router := &tunedRouter{engine: where.engine}
 	if f.persist {
 		router.persister = where.persister
@@ -301,7 +309,7 @@ func (f *tuneFlags) print(c *cobra.Command, r *tune.Result) (err error) {
 		}
 	} else if l, e := language("tune", f.lang); e != nil {
 		err = errors.Join(err, e)
-	} else if e := report.TuningIn(c.OutOrStdout(), l, r); e != nil {
+	} else if e := report.TuningIn(c.OutOrStdout(), l, r, cli.TerminalWidth(c.OutOrStdout())); e != nil {
 		err = errors.Join(err, e)
 	}
 	return err
