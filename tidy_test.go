@@ -100,11 +100,11 @@ func below() map[string][]string {
 		"internal/keep/delay":       {"unit", "internal/measure/probe"},
 		"internal/keep/follow":      {"unit", "reason", "internal/keep/delay"},
 		"internal/keep/steer":       {"unit", "internal/keep/delay", "internal/keep/follow", "internal/keep/metrics", "internal/measure/netio"},
-		"internal/keep/metrics":     {"unit", "guard", "internal/keep/follow"},
+		"internal/keep/metrics":     {"unit", "guard", "internal/keep/follow", "internal/keep/supervise"},
 		"internal/keep/flows":       {"unit"},
 		"internal/keep/daemon":      {"unit", "reason", "guard", "internal/cure/classify", "internal/cure/plan", "internal/cure/lang", "internal/cure/platform", "internal/cure/apply", "internal/cure/tune", "internal/measure/phases", "internal/keep/config", "internal/keep/supervise", "internal/keep/metrics", "internal/keep/follow", "internal/keep/steer", "internal/measure/netio"},
 		"internal/keep/page":        {"unit", "reason", "guard", "web", "internal/measure/verdict", "internal/cure/classify", "internal/cure/platform", "internal/cure/tune", "internal/keep"},
-		"internal/show/report":      {"unit", "reason", "guard", "internal/cure/plan", "internal/cure/tune", "internal/measure/framing", "internal/measure/verdict", "internal/measure/path"},
+		"internal/show/report":      {"unit", "reason", "guard", "internal/cure/plan", "internal/cure/tune", "internal/measure/verdict", "internal/measure/path"},
 		"internal/show/terminal":    {"unit", "reason", "internal/keep/daemon", "internal/keep/follow", "internal/keep/supervise", "internal/measure/verdict", "internal/measure/phases", "internal/measure/path", "internal/cure/tune"},
 		"internal/show/cli":         {"unit", "guard"},
 		"web":                       {},
@@ -947,7 +947,7 @@ func TestHouse(t *testing.T) {
 		n, most int
 	}{
 		{"packages with code", len(lines), 80},
-		{"lines of product code, without the laboratory, stand-ins, tests, comments and blank lines", product, 83700},
+		{"lines of product code, without the laboratory, stand-ins, tests, comments and blank lines", product, 84250},
 	} {
 		t.Logf("%d %s, at most %d", x.n, x.what, x.most)
 		if x.n > x.most {
