@@ -73,6 +73,8 @@ func newEnglish() *Language {
 	maps.Copy(l.Words, englishFraming())
 	maps.Copy(l.Words, englishMarks())
 	maps.Copy(l.Words, englishFollow())
+	maps.Copy(l.Words, englishIncidents())
+	maps.Copy(l.Names, englishIncidentNames())
 	maps.Copy(l.Words, englishPlan())
 	maps.Copy(l.Names, englishPlanNames())
 	maps.Copy(l.Names, englishWatch())
