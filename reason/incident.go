@@ -6,6 +6,7 @@ const (
 	IncidentLoss    Code = "incident_loss"
 	IncidentSlow    Code = "incident_slow"
 	IncidentPath    Code = "incident_path"
+	IncidentRoute   Code = "incident_route"
 	IncidentBloat   Code = "incident_bloat"
 	IncidentFar     Code = "incident_far"      // one far end alone
 	IncidentLANOut  Code = "incident_lan_out"  // the port towards the home
@@ -31,6 +32,7 @@ func englishIncidents() map[Code]string {
 		IncidentLoss:    "{loss:pct} % of {asked:d} probes were lost",
 		IncidentSlow:    "{direction:name}: the line carried {carried_bps:rate} under load, of {promised_bps:rate} promised",
 		IncidentPath:    "packets went another way; round trips were longer by {rise_ms:ms}",
+		IncidentRoute:   "the default route or the address changed",
 		IncidentBloat:   "packets waited for {rise_ms:ms} more than usual, {most_ms:ms} at worst",
 		IncidentFar:     "{name:s} alone answered {answered:d} of {asked:d} probes",
 		IncidentLANOut:  "the router's port towards the home had no link",
@@ -42,7 +44,7 @@ func englishIncidents() map[Code]string {
 		BlameCPU:       "the router's processors were {cpu:pct} % busy",
 		BlameShaper:    "the line was full at {carried_bps:rate} and queued: the shaper, at {shaper_bps:rate}, lets more through than the line carries",
 		BlameUnshaped:  "the home's own traffic filled the line to {share:pct} %, and nothing shaped it",
-		BlameRoute:     "this router's default route or its address changed",
+		BlameRoute:     "it happened in this router's own table of routes and addresses",
 		BlameFirstHop:  "the provider's first router was affected as well: {answered:d} of {asked:d} answers, {first_rise_ms:ms} more delay (far ends: {far_rise_ms:ms})",
 		BlameBeyond:    "the provider's first router was well meanwhile: {answered:d} of {asked:d} answers, {first_rise_ms:ms} more delay; the trouble is beyond it",
 		BlameOneFar:    "other far ends answered as usual",
@@ -57,6 +59,7 @@ func germanIncidents() map[Code]string {
 		IncidentLoss:    "{loss:pct} % von {asked:d} Proben gingen verloren",
 		IncidentSlow:    "{direction:name}: die Leitung trug unter Last {carried_bps:rate}, zugesagt sind {promised_bps:rate}",
 		IncidentPath:    "Pakete nahmen einen anderen Weg; Umläufe dauerten {rise_ms:ms} länger",
+		IncidentRoute:   "die Standardroute oder die Adresse änderte sich",
 		IncidentBloat:   "Pakete warteten {rise_ms:ms} länger als üblich, höchstens {most_ms:ms}",
 		IncidentFar:     "nur {name:s} beantwortete {answered:d} von {asked:d} Proben",
 		IncidentLANOut:  "der Anschluss des Routers zum Heimnetz hatte keine Verbindung",
@@ -68,7 +71,7 @@ func germanIncidents() map[Code]string {
 		BlameCPU:       "die Prozessoren des Routers waren zu {cpu:pct} % ausgelastet",
 		BlameShaper:    "die Leitung war mit {carried_bps:rate} voll und staute: der Shaper lässt mit {shaper_bps:rate} mehr durch, als sie trägt",
 		BlameUnshaped:  "der eigene Verkehr füllte die Leitung zu {share:pct} %, und nichts begrenzte ihn",
-		BlameRoute:     "die Standardroute oder die Adresse dieses Routers änderte sich",
+		BlameRoute:     "es geschah in der Tabelle der Routen und Adressen dieses Routers selbst",
 		BlameFirstHop:  "auch der erste Router des Anbieters war betroffen: {answered:d} von {asked:d} Antworten, {first_rise_ms:ms} mehr Verzögerung (ferne Ziele: {far_rise_ms:ms})",
 		BlameBeyond:    "der erste Router des Anbieters war dabei in Ordnung: {answered:d} von {asked:d} Antworten, {first_rise_ms:ms} mehr Verzögerung; die Störung liegt dahinter",
 		BlameOneFar:    "andere ferne Ziele antworteten wie sonst",

@@ -51,6 +51,9 @@ func (f *finding) judged(j *Judge, d *detector, now time.Time) Incident {
 	case x.Kind == Path:
 		x.Severity = Minor
 		x.What = reason.Of(reason.IncidentPath, "rise_ms", max(g.FarRise.Ms(), 0))
+		if d.routed {
+			x.What = reason.Of(reason.IncidentRoute)
+		}
 	default:
 		x.Severity = graded(g.FarRise.Ms(), 100, 300)
 		x.What = reason.Of(reason.IncidentBloat, "rise_ms", g.FarRise.Ms(), "most_ms", g.FarMost.Ms())
@@ -116,7 +119,7 @@ func (f *finding) blame(j *Judge, d *detector, x Incident) (Part, reason.Reason)
 		return Home, reason.Of(reason.BlameWANPort)
 	case g.CPU >= busyCPU:
 		return Router, reason.Of(reason.BlameCPU, "cpu", g.CPU)
-	case x.Kind == Path && g.FarRise < 15*unit.Milliseconds(time.Millisecond):
+	case x.Kind == Path && d.routed:
 		return Router, reason.Of(reason.BlameRoute)
 	case !known || g.FirstAsked == 0:
 		return Unsure, reason.Of(reason.BlameUnknown)

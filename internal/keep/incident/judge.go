@@ -43,6 +43,7 @@ type detector struct {
 	raise, most float64
 	wait        time.Duration // from its begin until it is told
 	begin, last time.Time     // of what spoke for it
+	routed      bool          // of Path: the route or the address was another one
 	open        *finding
 }
 
@@ -338,6 +339,7 @@ func (j *Judge) weighPath(d *detector, s Second, first float64) {
 			j.far[i].forget()
 		}
 		d.take(s.At, d.most)
+		d.routed = true
 		return
 	}
 	shifted := first >= 0 && first < 5
@@ -361,6 +363,7 @@ func (j *Judge) weighPath(d *detector, s Second, first float64) {
 	switch {
 	case shifted && n > 1 && d.sum == 0:
 		d.take(s.At, 1)
+		d.routed = false
 		d.begin = s.At.Add(-window + time.Second)
 	case shifted && n > 1:
 		d.take(s.At, 1)
@@ -374,7 +377,7 @@ func (j *Judge) step(d *detector, s Second) {
 	if d.open == nil && d.sum >= d.raise {
 		j.begin(d)
 	} else if d.open != nil {
-		if d.open.late = append(d.open.late, s); d.last.Equal(s.At) || len(d.open.late) > lookback {
+		if d.open.late = append(d.open.late, s); d.last.Equal(s.At) || len(d.open.late) > mostSamples {
 			d.open.addLate(j)
 		}
 	}
