@@ -102,7 +102,8 @@ func below() map[string][]string {
 		"internal/keep/steer":       {"unit", "internal/keep/delay", "internal/keep/follow", "internal/keep/metrics", "internal/measure/netio"},
 		"internal/keep/metrics":     {"unit", "guard", "internal/keep/follow", "internal/keep/supervise"},
 		"internal/keep/flows":       {"unit"},
-		"internal/keep/daemon":      {"unit", "reason", "guard", "internal/cure/classify", "internal/cure/plan", "internal/cure/lang", "internal/cure/platform", "internal/cure/apply", "internal/cure/tune", "internal/measure/phases", "internal/keep/config", "internal/keep/supervise", "internal/keep/metrics", "internal/keep/follow", "internal/keep/steer", "internal/measure/netio"},
+		"internal/keep/incident":    {"unit", "reason"},
+		"internal/keep/daemon":      {"unit", "reason", "guard", "internal/cure/classify", "internal/cure/plan", "internal/cure/lang", "internal/cure/platform", "internal/cure/apply", "internal/cure/tune", "internal/measure/phases", "internal/keep/config", "internal/keep/supervise", "internal/keep/metrics", "internal/keep/follow", "internal/keep/steer", "internal/keep/delay", "internal/keep/incident", "internal/measure/netio", "internal/measure/path"},
 		"internal/keep/page":        {"unit", "reason", "guard", "web", "internal/measure/verdict", "internal/cure/classify", "internal/cure/platform", "internal/cure/tune", "internal/keep"},
 		"internal/show/report":      {"unit", "reason", "guard", "internal/cure/plan", "internal/cure/tune", "internal/measure/framing", "internal/measure/verdict", "internal/measure/path"},
 		"internal/show/terminal":    {"unit", "reason", "internal/keep/daemon", "internal/keep/follow", "internal/keep/supervise", "internal/measure/verdict", "internal/measure/phases", "internal/measure/path", "internal/cure/tune"},
@@ -219,7 +220,7 @@ func TestStandInsAreIndependent(t *testing.T) {
 // Pure packages read no clock, file, environment or randomness: they are given
 // the time and a seeded source.
 func TestPurity(t *testing.T) {
-	pure := []string{"unit", "reason", "lab/aqm", "lab/sim", "lab/scenario", "internal/measure/probe", "internal/measure/framing", "internal/measure/verdict", "internal/cure/classify", "internal/cure/plan", "internal/cure/lang", "internal/keep/supervise", "internal/keep/config", "internal/keep/delay", "internal/keep/metrics", "internal/keep/follow", "internal/keep/flows"}
+	pure := []string{"unit", "reason", "lab/aqm", "lab/sim", "lab/scenario", "internal/measure/probe", "internal/measure/framing", "internal/measure/verdict", "internal/cure/classify", "internal/cure/plan", "internal/cure/lang", "internal/keep/supervise", "internal/keep/config", "internal/keep/delay", "internal/keep/metrics", "internal/keep/follow", "internal/keep/flows", "internal/keep/incident"}
 	banned := []string{"os", "net", "os/exec", "syscall", "crypto/rand", "os/signal", "golang.org/x/sys/unix"}
 	impure := map[string][]string{"time": {"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc"}}
 	global := regexp.MustCompile(`\brand\.(Int|IntN|Int64N|Uint64|Float64|Perm|Shuffle|N|Read)\b`)

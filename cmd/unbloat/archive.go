@@ -11,6 +11,7 @@ import (
 
 	kept "unbloat/internal/keep/config"
 	"unbloat/internal/keep/daemon"
+	"unbloat/internal/keep/incident"
 	"unbloat/internal/keep/metrics"
 	"unbloat/internal/keep/page"
 	"unbloat/internal/show/store"
@@ -62,6 +63,29 @@ func (lineArchive) Read(ctx context.Context, file, wan string, from, to time.Tim
 		}
 		each(d)
 	})
+}
+
+// AddIncidents implements daemon.Archive.
+func (lineArchive) AddIncidents(ctx context.Context, file string, ended []incident.Incident) (err error) {
+	s, err := store.Open(ctx, file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return s.AddIncidents(ctx, ended, time.Now())
+}
+
+// Incidents implements daemon.Archive.
+func (lineArchive) Incidents(ctx context.Context, file, id string, from, to time.Time) (out []incident.Incident, err error) {
+	s, err := store.OpenExisting(ctx, file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return s.Incidents(ctx, id, from, to)
 }
 
 // mostPageResults are what the page shows of the history.

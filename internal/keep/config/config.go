@@ -68,6 +68,7 @@ type WAN struct {
 	LeastDown, MostDown unit.Rate           // bounds; 0: none given
 	LeastUp, MostUp     unit.Rate
 	Reflectors          []netip.Addr // instead of the built-in ones
+	Incidents           bool         // keep what goes wrong on it
 	Learn               string       // file of the rates by the hour of the week; "": they are kept in memory
 	Decisions           string       // file of all that is measured and decided; "": none
 
@@ -230,6 +231,7 @@ type wanTable struct {
 	LeastUp    string   `toml:"least_up"`
 	MostUp     string   `toml:"most_up"`
 	Reflectors []string `toml:"reflectors"`
+	Incidents  bool     `toml:"incidents"`
 	Learn      string   `toml:"learn"`
 	Decisions  string   `toml:"decisions"`
 	Classes    string   `toml:"classes"`
@@ -251,7 +253,7 @@ func topKeys() []string {
 
 func wanKeys() []string {
 	return []string{"interface", "lan", "down", "up", "shape_down", "shape_up", "follow", "watch", "least_down", "most_down", "least_up", "most_up",
-		"reflectors", "learn", "decisions", "router", "platform", "classes", "first", "last", "aqm", "side", "classifier", "link_layer", "overhead", "framing", "goal"}
+		"incidents", "reflectors", "learn", "decisions", "router", "platform", "classes", "first", "last", "aqm", "side", "classifier", "link_layer", "overhead", "framing", "goal"}
 }
 
 // Parse reads a configuration. name is the file's, for errors, which are *Error: the first
@@ -430,7 +432,7 @@ func meant(e *toml.DecodeError) string {
 		return key + ": " + said
 	case slices.Contains(rates, key):
 		return fmt.Sprintf(`%s takes a rate with its unit in quotes, as in %s = "50 Mbit/s"`, key, key)
-	case key == "follow", key == "watch":
+	case plainly(key):
 		return key + " is true or false, without quotes"
 	case key == "overhead":
 		return "overhead takes a number of bytes without quotes"
@@ -459,7 +461,7 @@ func meant(e *toml.DecodeError) string {
 func (t wanTable) wan() WAN {
 	return WAN{
 		Interface: t.Interface, LAN: t.LAN, Router: t.Router, Platform: t.Platform,
-		Follow: t.Follow, Learn: t.Learn, Decisions: t.Decisions, Classes: t.Classes, AQM: plan.AQM(t.AQM), Side: plan.Side(t.Side), LinkLayer: plan.LinkLayer(t.LinkLayer), Overhead: t.Overhead, Framing: t.Framing, Classifier: plan.Classifier(t.Classifier),
+		Follow: t.Follow, Incidents: t.Incidents, Learn: t.Learn, Decisions: t.Decisions, Classes: t.Classes, AQM: plan.AQM(t.AQM), Side: plan.Side(t.Side), LinkLayer: plan.LinkLayer(t.LinkLayer), Overhead: t.Overhead, Framing: t.Framing, Classifier: plan.Classifier(t.Classifier),
 	}
 }
 
@@ -533,6 +535,9 @@ func (w *WAN) check(name string, t wanTable) error {
 		case w.AQM == plan.FIFO:
 			return bad("follow", "needs a queue that holds its own delay down, so that the line's can be told from it: remove aqm, or use %s, which holds the rates", holds)
 		}
+	}
+	if w.Incidents && w.Router != "" && !w.Here() {
+		return bad("incidents", "only the router itself can watch its line; run the daemon there, or remove the line")
 	}
 	if w.Down == 0 && w.Up == 0 && w.ShapeDown.IsZero() && w.ShapeUp.IsZero() {
 		return bad("", "nothing says how fast the line is: give down and up, what the line usually carries")

@@ -75,7 +75,7 @@ type Setting struct {
 func (s Setting) removes() bool { return s.Value == "" && len(s.List) == 0 }
 
 // plainly reports whether a key takes a value without quotes.
-func plainly(key string) bool { return key == "follow" }
+func plainly(key string) bool { return key == "follow" || key == "watch" || key == "incidents" }
 
 // written is the value as TOML has it.
 func (s Setting) written() string {

@@ -23,6 +23,7 @@ import (
 	"unbloat/internal/keep/metrics"
 	"unbloat/internal/keep/steer"
 	"unbloat/internal/keep/supervise"
+	"unbloat/internal/measure/netio"
 )
 
 // Times between looks at a WAN of which nothing was heard.
@@ -66,6 +67,8 @@ type Options struct {
 	// Count reads the bytes that an interface of this machine has carried; nil: this
 	// build can't.
 	Count func(device string) (received, sent uint64, ok bool)
+	// Reflect opens what asks far ends how a line does; nil: this machine's sockets.
+	Reflect func(clock *netio.Clock, device string) (netio.ReflectorSocket, error)
 	// Archive keeps on a disk what lines did; nil: this build can't.
 	Archive Archive
 	// Metrics serves metrics at an address until ctx ends; nil: this build does not.
@@ -116,6 +119,7 @@ type Daemon struct {
 	running context.Context          // ends when the daemon does
 	ports   map[uint32]bool          // netlink ports of followers: their changes are no news
 	loops   sync.WaitGroup
+	watched incidents
 	archive archiver
 	events  events
 	page    func(PageParams) Page // nil: there is none
@@ -196,6 +200,8 @@ func Run(ctx context.Context, o Options) error {
 	d.loops.Go(func() { d.keepSchedule(d.running) })
 	d.loops.Go(func() { d.keepHistory(d.running) })
 	d.loops.Go(func() { d.watchHeld(d.running) })
+	d.loops.Go(func() { d.watchLines(d.running) })
+	d.loops.Go(func() { d.keepIncidents(d.running) })
 	clients := d.serve(d.running, l)
 	d.loop(d.running)
 

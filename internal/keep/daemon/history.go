@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"unbloat/internal/keep/incident"
 	"unbloat/internal/keep/metrics"
 	"unbloat/internal/keep/supervise"
 	"unbloat/unit"
@@ -26,6 +27,11 @@ type Archive interface {
 	// Read calls each for what a line did from one time to before another, oldest first.
 	// A file that is not there has nothing.
 	Read(ctx context.Context, file, wan string, from, to time.Time, each func(Period)) error
+	// AddIncidents keeps incidents that have ended, with their samples, and thins what is old.
+	AddIncidents(ctx context.Context, file string, ended []incident.Incident) error
+	// Incidents returns those that were within a time, oldest first, without samples; id:
+	// that one alone, with them.
+	Incidents(ctx context.Context, file, id string, from, to time.Time) ([]incident.Incident, error)
 }
 
 // A Period is what a line did in one step of time.
@@ -200,22 +206,9 @@ func (d *Daemon) writeHistory(ctx context.Context) {
 // history returns what the line did.
 func (w *wan) history(ctx context.Context, p HistoryParams) (out History, err error) {
 	now := w.d.now()
-	from, to := now.Add(-metrics.RingMinutes), now
-	for _, x := range []struct {
-		name, text string
-		to         *time.Time
-	}{{"from", p.From, &from}, {"to", p.To, &to}} {
-		if x.text == "" {
-			continue
-		}
-		t, err := time.Parse(time.RFC3339, x.text)
-		if err != nil {
-			return out, &Error{CodeUsage, fmt.Sprintf("history: %s %q: must be a time as in 2026-11-23T08:00:00Z", x.name, x.text)}
-		}
-		*x.to = t
-	}
-	if !to.After(from) {
-		return out, &Error{CodeUsage, "history: to must be after from"}
+	from, to, err := spanOf("history", p.From, p.To, now.Add(-metrics.RingMinutes), now)
+	if err != nil {
+		return out, err
 	}
 	w.d.mu.Lock()
 	file := w.d.config.History

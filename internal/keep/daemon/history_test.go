@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"unbloat/internal/keep/incident"
 	"unbloat/internal/keep/metrics"
 	"unbloat/internal/keep/steer"
 	"unbloat/internal/keep/supervise"
@@ -20,6 +21,8 @@ type shelf struct {
 	full   bool
 	writes int
 	did    []Period
+
+	incidents []incident.Incident
 }
 
 func (s *shelf) Add(_ context.Context, file string, did []Period) error {
@@ -29,6 +32,18 @@ func (s *shelf) Add(_ context.Context, file string, did []Period) error {
 	}
 	s.did = append(s.did, did...)
 	return nil
+}
+
+func (s *shelf) AddIncidents(_ context.Context, file string, ended []incident.Incident) error {
+	if s.full {
+		return errors.New("write to " + file + ": no space is left")
+	}
+	s.incidents = append(s.incidents, ended...)
+	return nil
+}
+
+func (s *shelf) Incidents(context.Context, string, string, time.Time, time.Time) ([]incident.Incident, error) {
+	return s.incidents, nil
 }
 
 func (s *shelf) Read(_ context.Context, _, wan string, from, to time.Time, each func(Period)) error {

@@ -180,6 +180,7 @@ func methods() []method {
 		{MethodTest, takes((*Caller).Test)},
 		{MethodRun, takes((*Caller).Run)},
 		{MethodHistory, takes((*Caller).History)},
+		{MethodIncidents, takes((*Caller).Incidents)},
 		{MethodSettings, bare((*Caller).Settings)},
 		{MethodChange, needs((*Caller).Change)},
 		{MethodEvents, bare((*Caller).Events)},

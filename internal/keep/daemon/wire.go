@@ -61,6 +61,7 @@ const (
 	MethodTest      = "test"      // TestParams → Started
 	MethodRun       = "run"       // RunParams → RunStatus
 	MethodHistory   = "history"   // HistoryParams → History
+	MethodIncidents = "incidents" // IncidentsParams → Incidents, of the WAN or of all
 )
 
 // A Code says what kind of error an Error is.

@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"encoding/json"
+	"time"
 
 	"unbloat/internal/cure/tune"
+	"unbloat/internal/keep/incident"
 	"unbloat/internal/measure/phases"
 	"unbloat/reason"
 	"unbloat/unit"
@@ -178,6 +180,35 @@ type History struct {
 	At     []int64    `json:"at_ms"` // begin of each step of which something is known, since 1970, ascending
 	Down   HistoryWay `json:"down"`
 	Up     HistoryWay `json:"up"`
+}
+
+// IncidentsParams are those of MethodIncidents, which need not be given.
+type IncidentsParams struct {
+	From string `json:"from,omitempty"` // RFC 3339; "": the last 90 days
+	To   string `json:"to,omitempty"`   // "": now
+	ID   string `json:"id,omitempty"`   // that one alone, with its samples
+}
+
+// IncidentsSchema names the JSON layout of Incidents.
+const IncidentsSchema = "unbloat.incidents/1"
+
+// Incidents are what went wrong, oldest first.
+type Incidents struct {
+	Schema string    `json:"schema"`
+	From   time.Time `json:"from"`
+	To     time.Time `json:"to"`
+	// Watched are the lines that are watched now: on others nothing is found.
+	Watched   []Watched           `json:"watched"`
+	Incidents []incident.Incident `json:"incidents"`
+	Samples   string              `json:"samples_csv,omitempty"` // of IncidentsParams.ID
+}
+
+// A Watched is a line that is watched.
+type Watched struct {
+	Name
+	Down  unit.Rate `json:"down_bps"` // what was promised; 0: not known
+	Up    unit.Rate `json:"up_bps"`
+	Since time.Time `json:"since"`
 }
 
 // A HistoryWay is one direction of a History.

@@ -62,6 +62,9 @@ func (f *finding) judged(j *Judge, d *detector, now time.Time) Incident {
 	return x
 }
 
+// busyCPU is a share of the processors' time from which probes are late by themselves.
+const busyCPU = 0.9
+
 func graded(v, major, severe float64) Severity {
 	switch {
 	case v >= severe:
@@ -95,7 +98,6 @@ func (g *Figures) busiest() (way int, share float64) {
 // router was seen to be well meanwhile.
 func (f *finding) blame(j *Judge, d *detector, x Incident) (Part, reason.Reason) {
 	const (
-		busyCPU = 0.9
 		enough  = 3    // answers of the first hop, of an outage
 		several = 10   // of a loss
 		loaded  = 0.85 // of what was promised
@@ -117,7 +119,7 @@ func (f *finding) blame(j *Judge, d *detector, x Incident) (Part, reason.Reason)
 		return Home, reason.Of(reason.BlameLANPort)
 	case 2*f.wanDown > f.seconds:
 		return Home, reason.Of(reason.BlameWANPort)
-	case g.CPU >= busyCPU:
+	case f.cpuBusy > 0 && 2*f.cpuBusy > f.cpuN:
 		return Router, reason.Of(reason.BlameCPU, "cpu", g.CPU)
 	case x.Kind == Path && d.routed:
 		return Router, reason.Of(reason.BlameRoute)

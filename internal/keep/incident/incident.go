@@ -104,6 +104,7 @@ type Incident struct {
 	// Digest is the SHA-256 of the samples as CSV, in hexadecimal; "" while it goes on.
 	Digest  string   `json:"sha256,omitempty"`
 	Samples []Second `json:"-"`
+	Far     []string `json:"far"` // names of the far ends
 }
 
 // Over reports whether it has ended.

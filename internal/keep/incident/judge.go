@@ -64,12 +64,14 @@ func (d *detector) reset() { d.sum, d.open = 0, nil }
 type finding struct {
 	Incident
 	told    bool
+	unsure  bool
 	said    string    // what of it was told last
 	firsts  []float64 // rises, for the medians
 	fars    []float64
 	seconds int
 	cpu     float64
 	cpuN    int
+	cpuBusy int      // seconds
 	late    []Second // since it was seen last: it may be over
 	lanLost uint64
 	wanDown int // seconds without a link
@@ -130,7 +132,7 @@ func New(p Params) *Judge {
 	j := &Judge{p: p, far: make([]source, len(p.Far))}
 	for i, k := range Kinds() {
 		j.wan[i] = map[Kind]detector{
-			Outage: {raise: 5, most: 10},
+			Outage: {raise: 5, most: 10, wait: 7 * time.Second},
 			Loss:   {raise: 18, most: 24},
 			Slow:   {raise: 120, most: 180},
 			Path:   {raise: 20, most: 60, wait: 75 * time.Second},
@@ -399,7 +401,7 @@ func (j *Judge) step(d *detector, s Second) {
 // becomes it; what began before ends.
 func (j *Judge) begin(d *detector) {
 	f := &finding{byFar: make([][2]int, len(j.far))}
-	f.WAN, f.Router, f.Kind, f.Begin = j.p.WAN, j.p.Router, d.kind, d.begin
+	f.WAN, f.Router, f.Far, f.Kind, f.Begin = j.p.WAN, j.p.Router, j.p.Far, d.kind, d.begin
 	f.ID = f.Begin.UTC().Format("20060102T150405Z-") + string(d.kind)
 	if d.part != "" {
 		f.ID += "-" + string(d.part)
@@ -470,6 +472,9 @@ func (f *finding) add(j *Judge, s Second) {
 	if s.CPU >= 0 {
 		f.cpuN++
 		f.cpu += s.CPU
+		if s.CPU >= busyCPU {
+			f.cpuBusy++
+		}
 	}
 	if s.WAN.Known && !s.WAN.Up {
 		f.wanDown++
@@ -484,7 +489,7 @@ func (j *Judge) tell(d *detector, now time.Time) (Incident, bool) {
 	if f == nil {
 		return Incident{}, false
 	}
-	if !f.told && !f.Over() && now.Sub(f.Begin) < d.wait {
+	if !f.told && !f.Over() && d.last.Sub(f.Begin) < d.wait {
 		return Incident{}, false
 	}
 	if f.Over() {
@@ -497,15 +502,32 @@ func (j *Judge) tell(d *detector, now time.Time) (Incident, bool) {
 				f.Samples = append(f.Samples, s)
 			}
 		}
-	} else if f.told && f.said != "" && f.seconds%60 != 0 {
+	} else if f.told && f.said != "" && f.seconds%60 != 0 && !(f.unsure && f.seconds < 60) {
 		return Incident{}, false
 	}
 	x := f.judged(j, d, now)
+	f.unsure = x.Part == Unsure
+	if f.Over() {
+		x.Digest = Digest(CSV(x.Samples, x.Far))
+	}
 	if said := string(x.Kind) + string(x.Part) + string(x.Severity); f.Over() || said != f.said {
 		f.told, f.said = true, said
 		return x, true
 	}
 	return Incident{}, false
+}
+
+// Close ends what goes on: nobody looks any more.
+func (j *Judge) Close(now time.Time) (out []Incident) {
+	for _, d := range j.all {
+		if d.open != nil {
+			d.open.End = now
+			if x, is := j.tell(d, now); is {
+				out = append(out, x)
+			}
+		}
+	}
+	return out
 }
 
 // median returns the median of values; below 0 if there are none.

@@ -114,6 +114,10 @@ func spread(r *rand.Rand, days, n int) (out []fault) {
 	return out
 }
 
+func newWorld(seed uint64, faults []fault) *world {
+	return &world{r: rand.New(rand.NewPCG(seed, 1)), at: start(), faults: faults}
+}
+
 // second lives through the next second.
 func (w *world) second(asksFirst bool) incident.Second {
 	n := now{lanUp: true, wanUp: true, first: true, beyond: true, capacity: 1}
@@ -246,12 +250,15 @@ type found struct {
 
 // live lives through days and returns what the judge told, the newest word of each.
 func live(seed uint64, days int, faults []fault) []incident.Incident {
-	w := &world{r: rand.New(rand.NewPCG(seed, 1)), at: start(), faults: faults}
+	w := newWorld(seed, faults)
 	j := incident.New(params())
 	var ids []string
 	told := map[string]incident.Incident{}
+	var suspects [3]bool // a second is judged when its questions have been waited for
 	for k := range days * 86400 {
-		for _, x := range j.Take(w.second(j.Suspects() || k%5 == 0)) {
+		now := suspects[k%3] || k%5 == 0
+		suspects[k%3] = j.Suspects()
+		for _, x := range j.Take(w.second(now)) {
 			if _, is := told[x.ID]; !is {
 				ids = append(ids, x.ID)
 			}

@@ -15,10 +15,7 @@ import (
 func Follow(c Config) (*Follower, error) {
 	four := hasIPv4(c.Device)
 	c.Moved = func() bool { return len(c.Reflectors) == 0 && hasIPv4(c.Device) != four }
-	c.Targets = delay.Choose(delay.Resolvers(), four, !four)
-	if len(c.Reflectors) > 0 {
-		c.Targets = delay.WithFirstHop(delay.Configured(c.Reflectors))
-	}
+	c.Targets = Targets(c.Device, c.Reflectors)
 	if c.Echo != nil {
 		c.Targets = append(c.Targets, delay.Target{Operator: c.Server, Kind: delay.Native})
 	}
@@ -40,6 +37,16 @@ func Follow(c Config) (*Follower, error) {
 		sleeper.Close()
 	}
 	return f, err
+}
+
+// Targets returns who can be asked how a line does: the given reflectors, or the built-in
+// ones of a family that the WAN has.
+func Targets(device string, reflectors []netip.Addr) []delay.Target {
+	if len(reflectors) > 0 {
+		return delay.WithFirstHop(delay.Configured(reflectors))
+	}
+	four := hasIPv4(device)
+	return delay.Choose(delay.Resolvers(), four, !four)
 }
 
 // leavesBy returns an error if what is sent to the targets does not leave through a

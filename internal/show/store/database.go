@@ -96,6 +96,16 @@ func migrations(t types) []string {
 			most_up       {integer} NOT NULL,
 			PRIMARY KEY (wan, at_s)
 		) {strict}`,
+		`CREATE TABLE incidents (
+			wan           {text} NOT NULL,
+			id            {text} NOT NULL,
+			begin_ms      {integer} NOT NULL,
+			end_ms        {integer} NOT NULL,
+			incident      {text} NOT NULL,
+			samples       {blob} NOT NULL,
+			samples_bytes {integer} NOT NULL,
+			PRIMARY KEY (wan, id)
+		) {strict}`,
 	}
 	for i := range out {
 		out[i] = name.Replace(out[i])

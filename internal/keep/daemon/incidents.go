@@ -1,0 +1,234 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"unbloat/internal/keep/config"
+	"unbloat/internal/keep/incident"
+)
+
+// incidentDays is how long incidents are kept.
+const incidentDays = 90 * 24 * time.Hour
+
+// mostIncidents are those in memory, of all WANs together: the newest.
+const mostIncidents = 200
+
+// incidents are what went wrong.
+type incidents struct {
+	mu    sync.Mutex
+	all   []incident.Incident // oldest first, the newest word of each
+	dirty []incident.Incident // ended, and not on the disk yet
+	lines []Watched
+	said  string
+}
+
+// take takes in the newest word of an incident.
+func (l *incidents) take(x incident.Incident) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := slices.IndexFunc(l.all, func(y incident.Incident) bool { return y.ID == x.ID && y.WAN == x.WAN }); i >= 0 {
+		l.all[i] = x
+	} else {
+		l.all = append(l.all, x)
+	}
+	l.all = slices.Delete(l.all, 0, max(0, len(l.all)-mostIncidents))
+	if x.Over() {
+		l.dirty = append(l.dirty[max(0, len(l.dirty)-mostIncidents):], x)
+	}
+}
+
+// watchLines watches the lines for which the configuration says so, until ctx ends.
+func (d *Daemon) watchLines(ctx context.Context) {
+	all := map[string]*vigil{}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			for _, v := range all {
+				v.close()
+			}
+			return
+		case <-tick.C:
+		}
+		d.mu.Lock()
+		lines := slices.Clone(d.config.WANs)
+		d.mu.Unlock()
+		var watched []Watched
+		for _, c := range lines {
+			key := keyOf(c.Router, c.Interface)
+			v := all[key]
+			if v != nil && !v.suits(c) {
+				v.close()
+				delete(all, key)
+				v = nil
+			}
+			if !c.Incidents {
+				continue
+			}
+			if v == nil {
+				v = d.newVigil(c)
+				all[key] = v
+			}
+			watched = append(watched, Watched{Name{c.Interface, c.Router}, c.Down, c.Up, v.since})
+			v.second()
+		}
+		for key, v := range all {
+			if !slices.ContainsFunc(lines, func(c config.WAN) bool { return keyOf(c.Router, c.Interface) == key }) {
+				v.close()
+				delete(all, key)
+			}
+		}
+		d.watched.mu.Lock()
+		d.watched.lines = watched
+		d.watched.mu.Unlock()
+	}
+}
+
+// tellIncident keeps the newest word of an incident, and logs it.
+func (d *Daemon) tellIncident(x incident.Incident) {
+	d.watched.take(x)
+	says := fmt.Sprintf("%s: %s, %s (%s): %s: %s", config.WAN{Interface: x.WAN, Router: x.Router}.Name(), x.Kind, x.Severity, x.Part, x.What, x.Why)
+	if x.Over() {
+		says += fmt.Sprintf("; it lasted %s", x.Lasted(x.End).Round(time.Second))
+	}
+	d.log("%s", says)
+	d.changed()
+}
+
+// incidentsEvery is how often incidents that have ended are written to the disk.
+const incidentsEvery = time.Minute
+
+// keepIncidents writes incidents to the disk, if the configuration names a file, until ctx
+// ends, and then for the last time.
+func (d *Daemon) keepIncidents(ctx context.Context) {
+	tick := time.NewTicker(incidentsEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+			defer cancel()
+			d.writeIncidents(last)
+			return
+		case <-tick.C:
+			d.writeIncidents(ctx)
+		}
+	}
+}
+
+// writeIncidents writes those that have ended. What can't be written now is tried again;
+// the reason is told once.
+func (d *Daemon) writeIncidents(ctx context.Context) {
+	d.mu.Lock()
+	file := d.config.History
+	d.mu.Unlock()
+	if file == "" || d.o.Archive == nil {
+		return
+	}
+	l := &d.watched
+	l.mu.Lock()
+	dirty := l.dirty
+	l.mu.Unlock()
+	if len(dirty) == 0 {
+		return
+	}
+	err := d.o.Archive.AddIncidents(ctx, file, dirty)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		if text := err.Error(); text != l.said {
+			l.said = text
+			d.trouble("incidents: %s; the newest %d stay in memory, and are written when that is possible again", text, mostIncidents)
+		}
+		return
+	}
+	l.said = ""
+	l.dirty = slices.DeleteFunc(l.dirty, func(x incident.Incident) bool {
+		return slices.ContainsFunc(dirty, func(y incident.Incident) bool { return x.ID == y.ID && x.WAN == y.WAN && x.End.Equal(y.End) })
+	})
+}
+
+// Incidents tells what went wrong, of the WAN that is named, or of all.
+func (c *Caller) Incidents(ctx context.Context, at Name, p IncidentsParams) (Incidents, error) {
+	d := c.d
+	now := d.now()
+	from, to, err := spanOf("incidents", p.From, p.To, now.Add(-incidentDays), now)
+	if err != nil {
+		return Incidents{}, err
+	}
+	if at != (Name{}) {
+		if _, err := d.find(at); err != nil {
+			return Incidents{}, err
+		}
+	}
+	d.mu.Lock()
+	file := d.config.History
+	d.mu.Unlock()
+	var all []incident.Incident
+	if file != "" && d.o.Archive != nil {
+		if all, err = d.o.Archive.Incidents(ctx, file, p.ID, from, to); err != nil {
+			return Incidents{}, err
+		}
+	}
+	d.watched.mu.Lock()
+	all = append(slices.Clone(d.watched.all), all...) // the first of an ID counts
+	lines := slices.Clone(d.watched.lines)
+	d.watched.mu.Unlock()
+	return IncidentsOf(all, lines, at, p.ID, from, to)
+}
+
+// IncidentsOf returns those of a WAN, or of all, within a time; with an ID that one alone,
+// and its samples.
+func IncidentsOf(all []incident.Incident, lines []Watched, at Name, id string, from, to time.Time) (Incidents, error) {
+	out := Incidents{Schema: IncidentsSchema, From: from, To: to, Watched: lines, Incidents: []incident.Incident{}}
+	if out.Watched == nil {
+		out.Watched = []Watched{}
+	}
+	seen := map[string]bool{}
+	for _, x := range all {
+		key := keyOf(x.Router, x.WAN) + " " + x.ID
+		mine := at == (Name{}) || at == Name{x.WAN, x.Router}
+		within := x.Begin.Before(to) && (!x.Over() || x.End.After(from))
+		if seen[key] || !mine || id != "" && x.ID != id || id == "" && !within {
+			continue
+		}
+		seen[key] = true
+		if id != "" {
+			out.Samples = string(incident.CSV(x.Samples, x.Far))
+		}
+		out.Incidents = append(out.Incidents, x)
+	}
+	if id != "" && len(out.Incidents) == 0 {
+		return out, &Error{CodeUsage, fmt.Sprintf("incidents: there is no incident %q; list them with `unbloat incidents`", id)}
+	}
+	slices.SortStableFunc(out.Incidents, func(a, b incident.Incident) int { return cmp.Or(a.Begin.Compare(b.Begin), cmp.Compare(a.ID, b.ID)) })
+	return out, nil
+}
+
+// spanOf reads a span of time.
+func spanOf(what, from, to string, usualFrom, usualTo time.Time) (f, t time.Time, err error) {
+	f, t = usualFrom, usualTo
+	for _, x := range []struct {
+		name, text string
+		to         *time.Time
+	}{{"from", from, &f}, {"to", to, &t}} {
+		if x.text == "" {
+			continue
+		}
+		at, err := time.Parse(time.RFC3339, x.text)
+		if err != nil {
+			return f, t, &Error{CodeUsage, fmt.Sprintf("%s: %s %q: must be a time as in 2026-11-23T08:00:00Z", what, x.name, x.text)}
+		}
+		*x.to = at
+	}
+	if !t.After(f) {
+		return f, t, &Error{CodeUsage, what + ": to must be after from"}
+	}
+	return f, t, nil
+}

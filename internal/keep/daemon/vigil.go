@@ -1,0 +1,296 @@
+package daemon
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"unbloat/internal/keep/config"
+	"unbloat/internal/keep/delay"
+	"unbloat/internal/keep/incident"
+	"unbloat/internal/keep/steer"
+	"unbloat/internal/keep/supervise"
+	"unbloat/internal/measure/netio"
+	"unbloat/internal/measure/path"
+	"unbloat/unit"
+)
+
+// Of a vigil.
+const (
+	vigilFar   = 3               // far ends that are asked, one a second in turn
+	vigilFirst = 5               // seconds between questions to the first hop, while all is well
+	vigilWait  = 3               // seconds until a question without an answer is lost
+	vigilAgain = 5 * time.Second // after which what failed is opened again
+	vigilJump  = 2 * time.Second // by which the clock may be set meanwhile
+)
+
+// A vigil watches one line: each second it asks how the line does, and tells the judge what
+// became of the questions of a few seconds ago. It belongs to one goroutine.
+type vigil struct {
+	d      *Daemon
+	config config.WAN
+	since  time.Time
+	judge  *incident.Judge
+	clock  *netio.Clock
+	codecs []path.Codec // of the far ends; the first hop is on the way to the first
+	cpu    *netio.CPUMeter
+
+	socket  netio.ReflectorSocket
+	tried   time.Time // to open it
+	said    string
+	seq     uint16
+	asked   map[uint16]question
+	waiting []incident.Second // whose questions may still be answered
+	counted tally
+	lan     [2]uint64 // packets and errors, a second ago
+	number  int64     // of the second
+}
+
+// A question waits for its answer.
+type question struct {
+	at     unit.Instant
+	second time.Time
+	to     int // of codecs; -1: the first hop
+}
+
+// newVigil begins to watch a line.
+func (d *Daemon) newVigil(c config.WAN) *vigil {
+	v := &vigil{d: d, config: c, since: d.now(), clock: netio.ClockSince(d.since), asked: map[uint16]question{}, cpu: netio.NewCPUMeter()}
+	p := incident.Params{WAN: c.Interface, Router: c.Router, Promised: [2]unit.Rate{c.Down, c.Up}}
+	for _, t := range steer.Targets(c.Interface, c.Reflectors) {
+		if t.Kind == delay.Echo && len(v.codecs) < vigilFar {
+			v.codecs = append(v.codecs, path.Codec{Target: t.Addr, ID: uint16(rand.Uint32()), Token: rand.Uint32(), Size: path.MinSize})
+			p.Far = append(p.Far, farName(t))
+		}
+	}
+	v.judge = incident.New(p)
+	return v
+}
+
+// farName is what people call a far end.
+func farName(t delay.Target) string {
+	if _, err := netip.ParsePrefix(t.Operator); err == nil || t.Operator == "" {
+		return t.Addr.String()
+	}
+	return t.Operator
+}
+
+// suits reports whether the vigil is what the configuration asks for.
+func (v *vigil) suits(c config.WAN) bool {
+	is := v.config
+	return c.Incidents && is.Down == c.Down && is.Up == c.Up && is.LAN == c.LAN && slices.Equal(is.Reflectors, c.Reflectors)
+}
+
+// close ends the vigil, and what goes on.
+func (v *vigil) close() {
+	for _, x := range v.judge.Close(v.d.now().Truncate(time.Second)) {
+		v.d.tellIncident(x)
+	}
+	if v.socket != nil {
+		_ = v.socket.Close()
+		v.socket = nil
+	}
+}
+
+// second does what is due each second.
+func (v *vigil) second() {
+	now := v.d.now()
+	at := now.Round(0).Truncate(time.Second)
+	if n := len(v.waiting); n > 0 {
+		if gap := at.Sub(v.waiting[n-1].At); gap < 0 || gap > time.Second+vigilJump { // it was set, or the machine slept
+			v.waiting = nil
+			clear(v.asked)
+		} else if gap == 0 {
+			return
+		}
+	}
+	v.hear()
+	s := incident.Second{At: at, Far: make([]incident.Answers, len(v.codecs)), CPU: -1}
+	v.read(&s)
+	v.waiting = append(v.waiting, s)
+	v.ask(now, at)
+	if len(v.waiting) > vigilWait {
+		for _, x := range v.judge.Take(v.waiting[0]) {
+			v.d.tellIncident(x)
+		}
+		v.waiting = v.waiting[1:]
+		for seq, q := range v.asked {
+			if q.second.Before(v.waiting[0].At) {
+				delete(v.asked, seq)
+			}
+		}
+	}
+}
+
+// ask sends this second's questions.
+func (v *vigil) ask(now, second time.Time) {
+	if v.socket == nil {
+		if now.Sub(v.tried) < vigilAgain && now.After(v.tried) {
+			return
+		}
+		v.tried = now
+		open := v.d.o.Reflect
+		if open == nil {
+			open = netio.OpenReflectors
+		}
+		var err error
+		if v.socket, err = open(v.clock, v.config.Interface); err != nil {
+			v.tell(err)
+			v.socket = nil
+			return
+		}
+		v.tell(nil)
+	}
+	if len(v.codecs) == 0 {
+		return
+	}
+	v.number++
+	if v.number%vigilFirst == 0 || v.judge.Suspects() || v.misses() {
+		v.send(second, -1)
+	}
+	v.send(second, int(v.number%int64(len(v.codecs))))
+}
+
+// misses reports whether a question of a second ago is not answered yet.
+func (v *vigil) misses() bool {
+	for _, s := range v.waiting[:len(v.waiting)-1] {
+		for _, a := range s.Far {
+			if a.Answered < a.Asked {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// send sends one question. One that can't be sent is lost, as on the line.
+func (v *vigil) send(second time.Time, to int) {
+	s := &v.waiting[len(v.waiting)-1]
+	c, hops, a := &v.codecs[0], 1, &s.First
+	if to >= 0 {
+		c, hops, a = &v.codecs[to], 0, &s.Far[to]
+	}
+	v.seq = (v.seq + 1) % path.SeqSpace
+	v.asked[v.seq] = question{v.clock.Now(), second, to}
+	a.Asked++
+	_ = v.socket.Send(c.Target, hops, c.Append(nil, v.seq))
+}
+
+// hear files the answers that have come.
+func (v *vigil) hear() {
+	if v.socket == nil {
+		return
+	}
+	err := v.socket.Drain(func(at unit.Instant, from netip.Addr, b []byte) {
+		for i := range v.codecs {
+			r, ok := v.codecs[i].Parse(path.Heard{Form: path.Message, From: from, Data: b})
+			q, open := v.asked[r.Seq]
+			first := q.to < 0 && r.Kind == path.Exceeded
+			if !ok || !open || !first && (q.to != i || r.Kind != path.Arrived) {
+				continue
+			}
+			delete(v.asked, r.Seq)
+			for k := range v.waiting {
+				if s := &v.waiting[k]; s.At.Equal(q.second) {
+					a := &s.First
+					if !first {
+						a = &s.Far[i]
+					}
+					a.Answered++
+					a.RTT = unit.Milliseconds(at.Sub(q.at))
+				}
+			}
+		}
+	})
+	if err != nil {
+		v.tell(err)
+		_ = v.socket.Close()
+		v.socket = nil
+	}
+}
+
+// tell reports what went wrong, once for each text.
+func (v *vigil) tell(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != v.said && text != "" {
+		v.d.trouble("%s: watch the line: %s", v.config.Name(), text)
+	}
+	v.said = text
+}
+
+// read takes in what this machine knows itself: rates, counters, links, routes, processors.
+func (v *vigil) read(s *incident.Second) {
+	for i := range s.Way {
+		s.Way[i].Carried = -1
+	}
+	v.d.mu.Lock()
+	w := v.d.wans[keyOf(v.config.Router, v.config.Interface)]
+	v.d.mu.Unlock()
+	if w != nil {
+		is, _ := w.snapshot()
+		s.Route = uint32(is.Reroutes)
+		if is.State == supervise.InPlace {
+			for i, b := range is.Ways() {
+				s.Way[i].Rate = b.Rate
+			}
+		}
+		if received, sent, ok := w.count(); ok {
+			was := v.counted
+			v.counted = tally{time.Now(), received, sent}
+			if past := v.counted.at.Sub(was.at).Seconds(); was.at != (time.Time{}) && past > 0 && received >= was.received && sent >= was.sent {
+				const bits = 8
+				s.Way[0].Carried, s.Way[1].Carried = unit.Rate(bits*float64(received-was.received)/past), unit.Rate(bits*float64(sent-was.sent)/past)
+			}
+		}
+	}
+	if busy, err := v.cpu.Busiest(); err == nil {
+		s.CPU = busy
+	}
+	s.WAN = port(v.config.Interface)
+	if v.config.LAN != "" {
+		s.LAN = port(v.config.LAN)
+		packets, errors := s.LAN.Packets, s.LAN.Errors
+		s.LAN.Packets, s.LAN.Errors = grown(packets, v.lan[0]), grown(errors, v.lan[1])
+		v.lan = [2]uint64{packets, errors}
+	}
+}
+
+// grown is what a counter has counted; 0 if nothing is known of before.
+func grown(is, was uint64) uint64 {
+	if was == 0 || is < was {
+		return 0
+	}
+	return is - was
+}
+
+// port reads what Linux tells of an interface; elsewhere nothing is known of it.
+func port(name string) (p incident.Port) {
+	dir := filepath.Join("/sys/class/net", name)
+	text := func(file string) string {
+		b, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			return ""
+		}
+		return strings.TrimSpace(string(b))
+	}
+	state := text("operstate")
+	if state == "" {
+		return p
+	}
+	p.Known, p.Up = true, state != "down" && state != "lowerlayerdown" && state != "notpresent"
+	number := func(file string) uint64 {
+		n, _ := strconv.ParseUint(text(filepath.Join("statistics", file)), 10, 64)
+		return n
+	}
+	p.Packets = number("tx_packets") + number("rx_packets")
+	p.Errors = number("tx_errors") + number("rx_errors") + number("tx_dropped")
+	return p
+}
