@@ -105,7 +105,7 @@ func below() map[string][]string {
 		"internal/keep/incident":    {"unit", "reason"},
 		"internal/keep/daemon":      {"unit", "reason", "guard", "internal/cure/classify", "internal/cure/plan", "internal/cure/lang", "internal/cure/platform", "internal/cure/apply", "internal/cure/tune", "internal/measure/phases", "internal/keep/config", "internal/keep/supervise", "internal/keep/metrics", "internal/keep/follow", "internal/keep/steer", "internal/keep/delay", "internal/keep/incident", "internal/measure/netio", "internal/measure/path"},
 		"internal/keep/page":        {"unit", "reason", "guard", "web", "internal/measure/verdict", "internal/cure/classify", "internal/cure/platform", "internal/cure/tune", "internal/keep"},
-		"internal/show/report":      {"unit", "reason", "guard", "internal/cure/plan", "internal/cure/tune", "internal/measure/framing", "internal/measure/verdict", "internal/measure/path"},
+		"internal/show/report":      {"unit", "reason", "guard", "internal/keep/incident", "internal/cure/plan", "internal/cure/tune", "internal/measure/framing", "internal/measure/verdict", "internal/measure/path"},
 		"internal/show/terminal":    {"unit", "reason", "internal/keep/daemon", "internal/keep/follow", "internal/keep/supervise", "internal/measure/verdict", "internal/measure/phases", "internal/measure/path", "internal/cure/tune"},
 		"internal/show/cli":         {"unit", "guard"},
 		"web":                       {},

@@ -12,6 +12,9 @@ const (
 	IncidentLANOut  Code = "incident_lan_out"  // the port towards the home
 	IncidentLANLoss Code = "incident_lan_loss" // the same
 
+	IncidentsNone      Code = "incidents_none"
+	IncidentsUnwatched Code = "incidents_unwatched"
+
 	BlameLANPort   Code = "blame_lan_port"   // has no link
 	BlameLANErrors Code = "blame_lan_errors" // loses packets
 	BlameWANPort   Code = "blame_wan_port"   // has no link
@@ -37,6 +40,9 @@ func englishIncidents() map[Code]string {
 		IncidentFar:     "{name:s} alone answered {answered:d} of {asked:d} probes",
 		IncidentLANOut:  "the router's port towards the home had no link",
 		IncidentLANLoss: "{packets:d} packets were lost at the router's port towards the home",
+
+		IncidentsNone:      "Nothing went wrong in this time.",
+		IncidentsUnwatched: "No line is watched now: set watch = true in its [[wan]] of the configuration, and reload the daemon.",
 
 		BlameLANPort:   "the link towards the home was down; the line was not asked about",
 		BlameLANErrors: "the interface towards the home counted {packets:d} errors and drops",
@@ -64,6 +70,9 @@ func germanIncidents() map[Code]string {
 		IncidentFar:     "nur {name:s} beantwortete {answered:d} von {asked:d} Proben",
 		IncidentLANOut:  "der Anschluss des Routers zum Heimnetz hatte keine Verbindung",
 		IncidentLANLoss: "{packets:d} Pakete gingen am Anschluss des Routers zum Heimnetz verloren",
+
+		IncidentsNone:      "In dieser Zeit gab es keine Störung.",
+		IncidentsUnwatched: "Zurzeit wird keine Leitung beobachtet: watch = true in ihrem [[wan]] der Konfiguration, dann den Daemon neu laden lassen.",
 
 		BlameLANPort:   "die Verbindung zum Heimnetz war unterbrochen; um die Leitung ging es nicht",
 		BlameLANErrors: "die Schnittstelle zum Heimnetz zählte {packets:d} Fehler und Verluste",

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -15,6 +16,7 @@ import (
 	"unbloat/internal/cure/tune"
 	kept "unbloat/internal/keep/config"
 	"unbloat/internal/keep/daemon"
+	"unbloat/internal/keep/incident"
 	"unbloat/internal/keep/page"
 	"unbloat/internal/show/cli"
 	"unbloat/reason"
@@ -68,6 +70,10 @@ type conditions struct {
 func (*keepFlags) keep(*cobra.Command, any, conditions) {}
 
 func offerArchive(*daemon.Options) {}
+
+func incidentsOfFile(context.Context, string, string, time.Time, time.Time) ([]incident.Incident, error) {
+	return nil, noDaemon()
+}
 
 func checkArchive(c kept.Config, file string) error {
 	if c.History == "" {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -119,4 +120,28 @@ func localText(s string) string {
 		return s
 	}
 	return localMinute(t)
+}
+
+// parseSince parses a duration before now, a time, or a date, which is the beginning of
+// that day where now is.
+func parseSince(s string, now time.Time) (time.Time, error) {
+	for _, layout := range []string{time.DateOnly, time.RFC3339} {
+		if t, err := time.ParseInLocation(layout, s, now.Location()); err == nil {
+			return t, nil
+		}
+	}
+	if n := len(s); n > 1 && (s[n-1] == 'd' || s[n-1] == 'w') {
+		days, err := strconv.ParseFloat(s[:n-1], 64)
+		if s[n-1] == 'w' {
+			days *= 7
+		}
+		if err == nil && days >= 0 && days < 100_000 {
+			return now.Add(-time.Duration(days * 24 * float64(time.Hour))), nil
+		}
+	}
+	d, err := unit.ParseDuration(s)
+	if err != nil || d < 0 {
+		return time.Time{}, fmt.Errorf("%q: give it as 12h, 7d, 2w, 2026-03-01 or 2026-03-01T10:00:00Z", s)
+	}
+	return now.Add(-d), nil
 }

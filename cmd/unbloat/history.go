@@ -12,7 +12,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -32,7 +31,6 @@ import (
 	"unbloat/internal/show/report"
 	"unbloat/internal/show/store"
 	"unbloat/reason"
-	"unbloat/unit"
 )
 
 // storeFlag is the flag for the file of saved results.
@@ -365,30 +363,6 @@ func (f *historyFlags) expireOld(c *cobra.Command, now time.Time) error {
 		fmt.Fprintf(c.OutOrStdout(), "%d results from before %s were removed.\n", n, localMinute(before))
 	}
 	return err
-}
-
-// parseSince parses a duration before now, a time, or a date, which is the beginning of
-// that day where now is.
-func parseSince(s string, now time.Time) (time.Time, error) {
-	for _, layout := range []string{time.DateOnly, time.RFC3339} {
-		if t, err := time.ParseInLocation(layout, s, now.Location()); err == nil {
-			return t, nil
-		}
-	}
-	if n := len(s); n > 1 && (s[n-1] == 'd' || s[n-1] == 'w') {
-		days, err := strconv.ParseFloat(s[:n-1], 64)
-		if s[n-1] == 'w' {
-			days *= 7
-		}
-		if err == nil && days >= 0 && days < 100_000 {
-			return now.Add(-time.Duration(days * 24 * float64(time.Hour))), nil
-		}
-	}
-	d, err := unit.ParseDuration(s)
-	if err != nil || d < 0 {
-		return time.Time{}, fmt.Errorf("%q: give it as 12h, 7d, 2w, 2026-03-01 or 2026-03-01T10:00:00Z", s)
-	}
-	return now.Add(-d), nil
 }
 
 // wholeEntry is the width of a row of the list with all columns.

@@ -29,7 +29,7 @@ func newRootCommand() *cobra.Command {
 
 		PersistentPreRun: func(c *cobra.Command, _ []string) { sayRates(c) },
 	})
-	root.AddCommand(newPlanCommand(), newApplyCommand(), newConfirmCommand(), newRevertCommand(), newStatusCommand(), newWhyCommand(),
+	root.AddCommand(newPlanCommand(), newApplyCommand(), newConfirmCommand(), newRevertCommand(), newStatusCommand(), newWhyCommand(), newIncidentsCommand(),
 		newWatchdogCommand(), newClassifierCommand(), newDoctorCommand(), newUICommand(), newGlossaryCommand(), newVersionCommand(),
 		newTestCommand(), newTuneCommand(), newProveCommand(), newPathCommand(), newManualCommand())
 	root.AddCommand(newResidentCommands()...)

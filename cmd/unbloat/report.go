@@ -32,18 +32,32 @@ func newReportCommand() *cobra.Command {
 (see "unbloat history"). Of several tests, the first is the before and the last
 the after; traces of "path" are shown beside them, hop by hop. The file's
 extension chooses what is made: .html, .svg, .png, .csv, .json or .flent.gz (one
-test). Without -o, a table is printed.`,
+test). Without -o, a table is printed.
+
+With --incidents it makes a dossier of what went wrong on a line (see "unbloat
+incidents"): what was promised, what was measured, each incident with its picture, how
+it was measured and what that can't show, and a checksum of the raw data, which
+-o FILE.csv writes.`,
 		Example: `  unbloat report before.json after.json -o report.html
   unbloat report result.json -o result.flent.gz
   unbloat report 3fa9c1 88b2 path.json -o report.html
-  unbloat history --line --json | unbloat report - -o line.svg`,
+  unbloat history --line --json | unbloat report - -o line.svg
+  unbloat report --incidents --from 30d -o dossier.html`,
 		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			switch {
+			case opt.incidents && len(args) > 0:
+				return cli.UsageError("report: --incidents takes no result; it asks the daemon, or reads its file")
+			case len(args) == 0 && !opt.incidents:
 				return cli.UsageError("%s: takes one or more results, as files of `unbloat test --json` (see `%s --help`)", cli.NameOf(c), c.CommandPath())
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, args []string) error { return opt.run(c, args) },
+		RunE: func(c *cobra.Command, args []string) error {
+			if opt.incidents {
+				return opt.dossier(c, time.Now())
+			}
+			return opt.run(c, args)
+		},
 	}
 	f := c.Flags()
 	opt.storeFlag.register(f)
@@ -53,6 +67,8 @@ test). Without -o, a table is printed.`,
 	f.StringVar(&opt.chart, "chart", "", "draw this picture alone: range, latency, distribution, throughput, framing, hops or line")
 	f.StringVar(&opt.plan, "plan", "", "`PLAN` that was applied, from \"unbloat plan --json\", to show with its reasons")
 	f.BoolVar(&opt.json, "json", false, "print the report as JSON")
+	f.BoolVar(&opt.incidents, "incidents", false, "make a dossier of what went wrong on a line; -o is .html, .csv or .json")
+	opt.incidentsOf.register(f)
 	cli.DurationFlag(f, &opt.goal, "goal", 0, "p95 increase over idle that was aimed at, like 5ms")
 	return c
 }
@@ -63,6 +79,8 @@ type reportOptions struct {
 	chart               string
 	goal                time.Duration
 	json                bool
+	incidents           bool
+	incidentsOf         incidentFlags
 }
 
 func (o *reportOptions) run(c *cobra.Command, names []string) error {

@@ -28,6 +28,7 @@ import (
 	"unbloat/internal/measure/path"
 	"unbloat/internal/measure/verdict"
 	"unbloat/internal/show/cli"
+	"unbloat/internal/show/report"
 	"unbloat/lab"
 	"unbloat/lab/aqm"
 	"unbloat/lab/scenario"
@@ -52,6 +53,8 @@ func printed() map[string]reflect.Type {
 		"unbloat.status/1":     reflect.TypeFor[routerStatus](),
 		"unbloat.why/1":        reflect.TypeFor[explained](),
 		"unbloat.line/1":       reflect.TypeFor[daemon.History](),
+		"unbloat.incidents/1":  reflect.TypeFor[daemon.Incidents](),
+		report.DossierSchema:   reflect.TypeFor[report.Dossier](),
 		"unbloat.history/1":    reflect.TypeFor[listed](),
 		"unbloat.record/1":     reflect.TypeFor[shown](),
 		"unbloat.compare/1":    reflect.TypeFor[comparisonJSON](),

@@ -26,10 +26,14 @@ func (f *finding) judged(j *Judge, d *detector, now time.Time) Incident {
 		x.Direction = [2]string{"down", "up"}[way]
 	}
 	seconds := x.Lasted(now).Seconds()
+	far, oneFar := f.alone()
+	if oneFar = oneFar && x.Kind == Loss && d.part == ""; d.part == Far {
+		far = j.farOf(d)
+	}
 	switch lost := 1 - float64(g.FarAnswered)/float64(max(g.FarAsked, 1)); {
-	case d.part == Far:
+	case d.part == Far || oneFar:
 		x.Severity = Minor
-		x.What = reason.Of(reason.IncidentFar, "name", j.p.Far[j.farOf(d)], "asked", f.byFar[j.farOf(d)][0], "answered", f.byFar[j.farOf(d)][1])
+		x.What = reason.Of(reason.IncidentFar, "name", j.p.Far[far], "asked", f.byFar[far][0], "answered", f.byFar[far][1])
 	case d.part == Home && x.Kind == Loss:
 		x.Severity = Major
 		x.What = reason.Of(reason.IncidentLANLoss, "packets", int(f.lanLost))
@@ -109,9 +113,10 @@ func (f *finding) blame(j *Judge, d *detector, x Incident) (Part, reason.Reason)
 	firstHop := func(part Part, code reason.Code) (Part, reason.Reason) {
 		return part, reason.Of(code, "asked", g.FirstAsked, "answered", g.FirstAnswered, "first_rise_ms", max(g.FirstRise.Ms(), 0), "far_rise_ms", max(g.FarRise.Ms(), 0))
 	}
+	_, alone := f.alone()
 	known := j.first.known() || g.FirstAnswered > 0
 	switch {
-	case d.part == Far:
+	case d.part == Far || x.Kind == Loss && d.part == "" && alone:
 		return Far, reason.Of(reason.BlameOneFar)
 	case d.part == Home && x.Kind == Loss:
 		return Home, reason.Of(reason.BlameLANErrors, "packets", int(f.lanLost))

@@ -379,7 +379,10 @@ func (j *Judge) step(d *detector, s Second) {
 	if d.open == nil && d.sum >= d.raise {
 		j.begin(d)
 	} else if d.open != nil {
-		if d.open.late = append(d.open.late, s); d.last.Equal(s.At) || len(d.open.late) > mostSamples {
+		if d.open.late = append(d.open.late, s); len(d.open.late) > mostSamples {
+			d.open.late = slices.Delete(d.open.late, 0, 1)
+		}
+		if d.last.Equal(s.At) {
 			d.open.addLate(j)
 		}
 	}
@@ -426,6 +429,12 @@ func (j *Judge) begin(d *detector) {
 			}
 		}
 	}
+	if loss := &j.wan[1]; d.part == Far && loss.open != nil { // it was this one's
+		if i, is := loss.open.alone(); is && d == &j.far[i].one {
+			f.ID, f.told, f.Begin = loss.open.ID, loss.open.told, loss.open.Begin
+			loss.reset()
+		}
+	}
 	for _, s := range j.recent {
 		switch ago := f.Begin.Sub(s.At); {
 		case ago > 0 && ago <= lead*time.Second:
@@ -435,6 +444,24 @@ func (j *Judge) begin(d *detector) {
 		}
 	}
 	d.open = f
+}
+
+// alone returns the far end that lost nearly all that was lost, while the others lost
+// next to nothing.
+func (f *finding) alone() (far int, is bool) {
+	const most, others = 0.8, 0.05
+	asked, lost := 0, 0
+	for i, a := range f.byFar {
+		asked, lost = asked+a[0], lost+a[0]-a[1]
+		if a[0]-a[1] > f.byFar[far][0]-f.byFar[far][1] {
+			far = i
+		}
+	}
+	if len(f.byFar) < 2 || lost == 0 {
+		return far, false
+	}
+	mine := f.byFar[far][0] - f.byFar[far][1]
+	return far, float64(mine) >= most*float64(lost) && float64(lost-mine) <= others*float64(asked-f.byFar[far][0])
 }
 
 // addLate takes in the seconds that turned out to be of the incident.

@@ -30,6 +30,7 @@
 //	GET  /api/health?wan=        Health
 //	POST /api/mend               Mend → Health, after it
 //	GET  /api/events             Events
+//	GET  /api/incidents?wan=     Incidents
 //	GET  /api/history?wan=       History
 //	GET  /api/history/compare?before=&after=   Comparison
 //	GET  /api/schedule           daemon.Schedule
@@ -329,6 +330,25 @@ type Mend struct {
 // Events are what happened, newest first.
 type Events struct {
 	Events []daemon.Happening `json:"events"`
+}
+
+// Incidents are what went wrong on a line within 31 days, newest first.
+type Incidents struct {
+	WAN       string     `json:"wan"`
+	Watched   bool       `json:"watched"` // it is watched now: otherwise nothing new is found
+	Incidents []Incident `json:"incidents"`
+}
+
+// An Incident is one of them.
+type Incident struct {
+	ID       string `json:"id"`
+	BeginMs  int64  `json:"begin_ms"`
+	EndMs    int64  `json:"end_ms"`   // 0: it goes on
+	Kind     string `json:"kind"`     // outage, loss, slow, path, bloat
+	Part     string `json:"part"`     // to blame: home, router, line, provider, far, unsure
+	Severity string `json:"severity"` // minor, major, severe
+	What     Said   `json:"what"`
+	Why      Said   `json:"why"` // that part
 }
 
 // History are measurements that were kept, newest first.

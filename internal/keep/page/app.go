@@ -30,6 +30,7 @@ type Router interface {
 	Health(ctx context.Context, wan string) (Health, error)
 	Mend(ctx context.Context, m Mend) (Health, error)
 	Events(ctx context.Context) (Events, error)
+	Incidents(ctx context.Context, wan string) (Incidents, error)
 	History(ctx context.Context, wan string) (History, error)
 	Compare(ctx context.Context, before, after string) (Comparison, error)
 	// Schedule returns the schedule, or has another one.
@@ -170,6 +171,8 @@ func (a *App) get(ctx context.Context, name string, r *request) Response {
 		out, err = a.o.Router.Health(ctx, wan)
 	case "events":
 		out, err = a.o.Router.Events(ctx)
+	case "incidents":
+		out, err = a.o.Router.Incidents(ctx, wan)
 	case "history":
 		out, err = a.o.Router.History(ctx, wan)
 	case "history/compare":

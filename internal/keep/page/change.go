@@ -256,6 +256,29 @@ func tuneProgress(st tune.Stage) float64 {
 	return 0.125 + 0.6*(1-left)
 }
 
+// Incidents implements Router.
+func (s *Source) Incidents(ctx context.Context, wan string) (Incidents, error) {
+	const span = 31 * 24 * time.Hour
+	out := Incidents{WAN: wan, Incidents: []Incident{}}
+	all, err := s.o.Daemon.Incidents(ctx, named(wan), daemon.IncidentsParams{From: s.o.Now().Add(-span).UTC().Format(time.RFC3339)})
+	if err != nil {
+		return out, err
+	}
+	out.Watched = slices.ContainsFunc(all.Watched, func(w daemon.Watched) bool { return wan == "" || keyOf(w.Router, w.WAN) == wan })
+	english, german := reason.English(), reason.German()
+	said := func(r reason.Reason) Said {
+		return Said{EN: r.Text(english, reason.Page), DE: r.Text(german, reason.Page)}
+	}
+	for _, x := range slices.Backward(all.Incidents) {
+		to := Incident{ID: x.ID, BeginMs: x.Begin.UnixMilli(), Kind: string(x.Kind), Part: string(x.Part), Severity: string(x.Severity), What: said(x.What), Why: said(x.Why)}
+		if x.Over() {
+			to.EndMs = x.End.UnixMilli()
+		}
+		out.Incidents = append(out.Incidents, to)
+	}
+	return out, nil
+}
+
 // Events implements Router.
 func (s *Source) Events(ctx context.Context) (Events, error) {
 	all, err := s.o.Daemon.Events(ctx, daemon.Name{})

@@ -323,6 +323,13 @@ func TestChangeOnThePage(t *testing.T) {
 			t.Errorf("%v: %s", body, code)
 		}
 	}
+	var wrong page.Incidents
+	if code := p.do(t, "GET", "/api/incidents?wan=wan", nil, &wrong); code != "" || wrong.Watched || wrong.Incidents == nil || wrong.WAN != "wan" {
+		t.Errorf("%s %+v", code, wrong)
+	}
+	if code := p.do(t, "GET", "/api/incidents?wan=wan9", nil, &wrong); code != daemon.CodeUnknownWAN {
+		t.Errorf("of a line that is not there: %s", code)
+	}
 	var e page.Events
 	if code := p.do(t, "GET", "/api/events", nil, &e); code != "" || len(e.Events) < 5 {
 		t.Fatalf("%s %+v", code, e)

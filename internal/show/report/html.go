@@ -78,8 +78,11 @@ func writeHTML(b *bytes.Buffer, p Page) error {
 }
 
 // head opens the document.
-func (h page) head(title string) {
-	h.raw("<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n")
+func (h page) head(title string) { h.headIn("en", title) }
+
+// headIn opens a document in a language.
+func (h page) headIn(language, title string) {
+	h.raw("<!doctype html>\n<html lang=\"" + language + "\">\n<meta charset=\"utf-8\">\n")
 	h.raw(`<meta name="viewport" content="width=device-width,initial-scale=1">` + "\n")
 	h.raw(`<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">` + "\n")
 	h.raw(`<meta name="color-scheme" content="light dark">` + "\n")

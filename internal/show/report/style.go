@@ -21,6 +21,8 @@ const bodyCSS = `margin:0;background:var(--paper);color:var(--text);-webkit-text
 main{max-width:872px;margin:0 auto;padding:28px 24px 40px}
 h1{font-size:1rem;font-weight:600;color:var(--muted);margin:0 0 6px;overflow-wrap:anywhere}
 h2{font-size:1.2rem;line-height:1.3;margin:44px 0 6px}
+#list tbody th{min-width:6.5em}
+h3{font-size:1rem;line-height:1.35;margin:32px 0 6px;overflow-wrap:anywhere}
 p{margin:.4em 0;max-width:70ch;overflow-wrap:anywhere}
 .verdict{font-size:1.45rem;line-height:1.35;font-weight:600;margin:0 0 14px;max-width:40em;text-wrap:pretty}
 .muted,.notes,figcaption,footer{color:var(--muted);font-size:.9rem}

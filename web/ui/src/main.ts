@@ -2,7 +2,7 @@
 import "./style.css";
 import { el, find } from "../../src/dom";
 import { translate } from "../../src/language";
-import type { Action, Change, ChangeParams, DaemonHistory, Doing, Done, EntryTable, Events, Health, History, HistoryWay, MachineFlows, RunKind, Running, Schedule, Session, State, Way } from "./api.gen";
+import type { Action, Change, ChangeParams, DaemonHistory, Doing, Done, EntryTable, Events, Health, History, HistoryWay, Incidents, MachineFlows, RunKind, Running, Schedule, Session, State, Way } from "./api.gen";
 import { entered, get, listen, post, Refused, type Link } from "./client";
 import { called, keyOf, line, model, nameOf, views, type View, type Waiting } from "./model";
 import { languages, say } from "./say";
@@ -216,9 +216,9 @@ function linked(l: Link): void {
 
 // --- What is asked besides ---------------------------------------------------
 
-type Part = "hour" | "day" | "health" | "events" | "history" | "schedule" | "flows";
+type Part = "hour" | "day" | "health" | "events" | "incidents" | "history" | "schedule" | "flows";
 
-const parts: Record<View, Part[]> = { now: ["hour"], who: ["flows"], line: ["history", "schedule", "day"], health: ["health", "events"] };
+const parts: Record<View, Part[]> = { now: ["hour"], who: ["flows"], line: ["history", "schedule", "day"], health: ["incidents", "health", "events"] };
 
 async function refresh(part: Part): Promise<void> {
   const wan = line()?.wan;
@@ -244,6 +244,9 @@ async function refresh(part: Part): Promise<void> {
         break;
       case "events":
         model.events = await get<Events>("events");
+        break;
+      case "incidents":
+        model.incidents = await get<Incidents>(`incidents?${of}`);
         break;
       case "history":
         model.history = await get<History>(`history?${of}`);
@@ -375,6 +378,10 @@ const acts: Record<string, (e: HTMLElement) => unknown> = {
     }),
   stop: () => attempt(async () => void (await post<Done>("stop", { wan: line()?.wan ?? "" }))),
   check: () => refresh("health"),
+  incidentDay(from) {
+    model.incidentDay = Number(from.dataset["at"]);
+    paint();
+  },
   mend: (e) =>
     attempt(async () => {
       model.health = await post<Health>("mend", { wan: line()?.wan ?? "", code: e.dataset["code"] ?? "" });
@@ -529,7 +536,7 @@ function opened(s: Session): void {
     deaf?.();
     deaf = undefined;
     // Nothing of the home stays behind the door.
-    Object.assign(model, { state: null, hour: null, day: null, health: null, events: null, history: null, schedule: null, editing: null, waiting: null, notice: null, order: [] });
+    Object.assign(model, { state: null, hour: null, day: null, health: null, events: null, incidents: null, history: null, schedule: null, editing: null, waiting: null, notice: null, order: [] });
     told.textContent = lastSaid = "";
     for (const kept of [model.flows, model.open, model.absent]) kept.clear();
   } else if (deaf === undefined) {

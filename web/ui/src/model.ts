@@ -1,5 +1,5 @@
 // All that the page knows. The views draw it; main.ts changes it.
-import type { Change, DaemonHistory, Events, Health, History, MachineFlows, Schedule, Session, State, WAN } from "./api.gen";
+import type { Change, DaemonHistory, Events, Health, History, Incidents, MachineFlows, Schedule, Session, State, WAN } from "./api.gen";
 import type { Link } from "./client";
 
 export const views = ["now", "who", "line", "health"] as const;
@@ -27,6 +27,8 @@ export interface Model {
   health: Health | null;
   checking: boolean;
   events: Events | null;
+  incidents: Incidents | null;
+  incidentDay: number; // its midnight; 0: today
   history: History | null;
   schedule: Schedule | null;
   editing: number | null; // entry of the schedule that the form is about; null: a new one
@@ -53,6 +55,8 @@ export const model: Model = {
   health: null,
   checking: false,
   events: null,
+  incidents: null,
+  incidentDay: 0,
   history: null,
   schedule: null,
   editing: null,

@@ -317,6 +317,9 @@ const flows = {
     await shown(".finding");
     step("finding", await text(".finding"));
     await look("health");
+    await page.click(".calendar .severe");
+    step("incident", await text(".incident"));
+    await look("incident");
   },
 };
 

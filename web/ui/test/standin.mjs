@@ -42,6 +42,12 @@ export function busyHome(now = Date.now()) {
       { code: "flow-offload", blocking: true, what: "software flow offloading is on", why: "packets of known connections pass the shaper by, so the limit does not hold", remedy: "uci set firewall.@defaults[0].flow_offloading=0", mend: true },
       { code: "clock", blocking: false, what: "the router's clock is 41 s behind", why: "the times under What happened are off by as much", remedy: "turn NTP on under System", mend: false },
     ],
+    incidents: [
+      incident("i4", now - 50 * 60_000, 0, "bloat", "provider", "minor", "packets waited for 61 ms more than usual", "the provider's first router was well meanwhile"),
+      incident("i3", now - 3 * 3_600_000, 540, "loss", "line", "major", "40 % of 540 probes were lost", "the provider's first router was affected as well"),
+      incident("i2", now - 26 * 3_600_000, 360, "outage", "provider", "severe", "nothing came through: 0 of 360 probes were answered", "the provider's first router was well meanwhile"),
+      incident("i1", now - 9 * 86_400_000, 90, "outage", "home", "severe", "the router's port towards the home had no link", "the link towards the home was down"),
+    ],
     events: [
       event(4, now - 20 * 60_000, "confirmed", "page", []),
       event(3, now - 21 * 60_000, "applied", "page", ["up 4.5 Mbit/s → 5 Mbit/s"]),
@@ -63,6 +69,10 @@ export function busyHome(now = Date.now()) {
 
 function machine(address, name, kind, down, up, flows, action = "none") {
   return { address, name, mac: address.includes(":") ? "" : `02:00:00:00:00:${address.split(".")[3]}`, class: kind, down_bps: down * M, up_bps: up * M, flows, action };
+}
+
+function incident(id, begin_ms, seconds, kind, part, severity, what, why) {
+  return { id, begin_ms, end_ms: seconds === 0 ? 0 : begin_ms + seconds * 1000, kind, part, severity, what: { en: what, de: `${what} (deutsch)` }, why: { en: why, de: `${why} (deutsch)` } };
 }
 
 function event(n, at_ms, kind, by, what, undone = "") {
@@ -165,6 +175,7 @@ export async function standIn(dist, home) {
     "GET line": (q) => ({ wan: q.get("wan") || s.home.wan.wan, ...(q.get("range") === "24h" ? day(s.home.hour) : s.home.hour) }),
     "GET machine": (q) => say((h) => ({ machine: h.machines.find((m) => m.address === q.get("address")), flows: flowsOf(q.get("address")), more: 0, sight: "clear" })),
     "GET health": (q) => say((h) => ({ wan: q?.get("wan") || h.wan.wan, ok: h.findings.every((f) => !f.blocking), at_ms: Date.now(), findings: h.findings, checked: 17, skipped: 1 })),
+    "GET incidents": (q) => say((h) => ({ wan: q?.get("wan") || h.wan.wan, watched: true, incidents: h.incidents })),
     "GET events": () => ({ events: s.home.events }),
     "GET history": () => ({ results: s.home.results }),
     "GET schedule": () => ({ entries: s.home.entries }),

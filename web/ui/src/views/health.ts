@@ -3,6 +3,7 @@ import { el, type Child } from "../../../src/dom";
 import type { Finding, Happening, WAN } from "../api.gen";
 import { called, keyOf, mayChange, model } from "../model";
 import { moment, say } from "../say";
+import { incidents } from "./incidents";
 
 function finding(f: Finding): HTMLElement {
   const mend = f.mend && mayChange();
@@ -89,6 +90,7 @@ export function health(w: WAN): Child[] {
   const many = (model.state?.wans.length ?? 0) > 1;
   const events = model.events?.events ?? [];
   return [
+    incidents(w),
     doctor(w),
     el(
       "section",

@@ -285,6 +285,21 @@ export const de: Words = {
   remedy: "Was hilft",
   mend: "Beheben",
   mended: "Es ist behoben.",
+  // Störungen.
+  incidents: "Was schiefging",
+  notWatched: "Diese Leitung wird nicht beobachtet. In der Konfiguration des Daemons für sie watch = true setzen: dann fragt der Router jede Sekunde ein fernes Ziel, wie es der Leitung geht.",
+  noIncidents: "Es gab keine Störung.",
+  incidentDay: (day: string) => `Am ${day}`,
+  incidentStrip: (day: string, n: number) => `${day} von Mitternacht bis Mitternacht: ${n === 1 ? "1 Störung" : `${n} Störungen`}`,
+  incidentCell: (day: string, n: number, worst: string) => (n === 0 ? `${day}: nichts` : `${day}: ${n === 1 ? "1 Störung" : `${n} Störungen`}, die schlimmste ${worst}`),
+  month: "Die letzten fünf Wochen",
+  goesOn: "dauert an",
+  lasted: (text: string) => `${text} lang`,
+  incidentKind: { outage: "Ausfall", loss: "Verlust", slow: "Langsam", path: "Anderer Weg", bloat: "Stau" } as Record<string, string>,
+  incidentPart: { home: "das Heimnetz", router: "dieser Router", line: "die Leitung", provider: "der Anbieter", far: "das ferne Ziel", unsure: "nicht sicher" } as Record<string, string>,
+  severity: { minor: "gering", major: "deutlich", severe: "schwer" } as Record<string, string>,
+  toBlame: "Liegt an",
+
   events: "Was geschah",
   noEvents: "Es ist nichts geschehen.",
   event: {

@@ -295,6 +295,21 @@ export const en = {
   remedy: "What helps",
   mend: "Mend it",
   mended: "It was mended.",
+  // Incidents.
+  incidents: "What went wrong",
+  notWatched: "This line is not watched. In the daemon's configuration set watch = true for it: then the router asks a far end each second how the line does.",
+  noIncidents: "Nothing went wrong.",
+  incidentDay: (day: string) => `On ${day}`,
+  incidentStrip: (day: string, n: number) => `${day} from midnight to midnight: ${n === 1 ? "1 incident" : `${n} incidents`}`,
+  incidentCell: (day: string, n: number, worst: string) => (n === 0 ? `${day}: nothing` : `${day}: ${n === 1 ? "1 incident" : `${n} incidents`}, worst ${worst}`),
+  month: "The last five weeks",
+  goesOn: "goes on",
+  lasted: (text: string) => `for ${text}`,
+  incidentKind: { outage: "Outage", loss: "Loss", slow: "Slow line", path: "Other path", bloat: "Delay" } as Record<string, string>,
+  incidentPart: { home: "the home", router: "this router", line: "the line", provider: "the provider", far: "the far end", unsure: "not sure" } as Record<string, string>,
+  severity: { minor: "minor", major: "major", severe: "severe" } as Record<string, string>,
+  toBlame: "To blame",
+
   events: "What happened",
   noEvents: "Nothing has happened.",
   event: {
