@@ -947,8 +947,8 @@ func TestHouse(t *testing.T) {
 		what    string
 		n, most int
 	}{
-		{"packages with code", len(lines), 80},
-		{"lines of product code, without the laboratory, stand-ins, tests, comments and blank lines", product, 84250},
+		{"packages with code", len(lines), 82},
+		{"lines of product code, without the laboratory, stand-ins, tests, comments and blank lines", product, 87200},
 	} {
 		t.Logf("%d %s, at most %d", x.n, x.what, x.most)
 		if x.n > x.most {

@@ -348,6 +348,11 @@ func (f *applyFlags) plan(ctx context.Context, r *router, stdin io.Reader, args 
 	if f.again {
 		return f.lastPlan(r)
 	}
+	if f.router == "" {
+		if err := rivalRuns("/", "apply a plan"); err != nil {
+			return plan.Plan{}, err
+		}
+	}
 	facts, err := r.facts(ctx, f.wan, f.lan)
 	if err != nil {
 		return plan.Plan{}, err

@@ -27,8 +27,8 @@ import (
 
 // newRoomyCommands returns commands that fail, and say that this build lacks them.
 func newRoomyCommands() []*cobra.Command {
-	var out []*cobra.Command
-	for _, name := range []string{"report", "history", "compare", "export", "import", "serve", "servers"} {
+	out := []*cobra.Command{newImportCommand()}
+	for _, name := range []string{"report", "history", "compare", "export", "serve", "servers"} {
 		out = append(out, &cobra.Command{
 			Use: name, Short: "(not in this build)", Hidden: true, DisableFlagParsing: true,
 			RunE: func(c *cobra.Command, _ []string) error {
@@ -37,6 +37,14 @@ func newRoomyCommands() []*cobra.Command {
 		})
 	}
 	return out
+}
+
+// newImportCommand is import without results.
+func newImportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "import sqm|cake-autorate|qosmate FILE", GroupID: "main", Short: "Make a configuration from that of another program",
+		Long: comeOverLong, Example: comeOverExample, Args: comeOverArgs(comeOverWords), RunE: comeOver,
+	}
 }
 
 // Progress is shown as lines.

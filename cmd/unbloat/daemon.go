@@ -350,6 +350,11 @@ func (f *daemonFlags) open(ctx context.Context, w kept.WAN) (*daemon.Router, err
 
 // planOf makes the plan of a WAN for its router.
 func planOf(ctx context.Context, r *router, w kept.WAN) (plan.Plan, error) {
+	if w.Router == "" {
+		if err := rivalRuns("/", "keep "+w.Interface); err != nil {
+			return plan.Plan{}, err
+		}
+	}
 	if r.driver.Contends != nil {
 		if err := r.driver.Contends(ctx, r.runner, w.Interface); err != nil {
 			return plan.Plan{}, err

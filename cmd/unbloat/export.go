@@ -115,12 +115,18 @@ func writeStream(path string, write func(io.Writer) error) error {
 func newImportCommand() *cobra.Command {
 	var f storeFlag
 	c := &cobra.Command{
-		Use:     "import FILE",
+		Use:     "import [sqm|cake-autorate|qosmate] FILE",
 		GroupID: "main",
-		Short:   "Keep the results of an export; existing ones are not changed",
-		Example: "  unbloat import results.jsonl.gz",
-		Args:    cli.ExactArgs(1, "one FILE, or - for standard input"),
+		Short:   "Keep the results of an export, or make a configuration from that of another program",
+		Long: `With a FILE alone, keeps the results of an export; existing ones are not changed.
+
+` + comeOverLong,
+		Example: "  unbloat import results.jsonl.gz\n" + comeOverExample,
+		Args:    comeOverArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == comeOverWords {
+				return comeOver(c, args)
+			}
 			return f.importFrom(c, args[0])
 		},
 	}

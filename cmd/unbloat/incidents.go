@@ -62,6 +62,7 @@ file (history). Without a running daemon that file is read. "unbloat report
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args, time.Now()) },
 	}
 	f.register(c.Flags())
+	c.Flags().StringVar(&f.file, "store", "", "read this `FILE` of a daemon that does not run (default: the one that its configuration names)")
 	c.Flags().BoolVar(&f.json, "json", false, "print one JSON object")
 	return c
 }

@@ -152,10 +152,10 @@ func TestRouterPageLooks(t *testing.T) {
 	}{
 		{"phone, dark, German", phone("looks", "dark", "de-DE"), "Gespräche sind klar. Die Leitung ist mit einem Upload von laptop beschäftigt; 4,1 von 4,9 Mbit/s.",
 			"eine Regel sagt es (Regel office)", "Von 20:00 bis 23:00 tv nur wenn frei, Sa", "Dasselbe als Tabelle", "Was hilft: Schalten Sie das Offloading der Firewall ab.",
-			"nothing came through: 0 of 360 probes were answered (deutsch)"},
+			"Liegt an: das Heimnetz"},
 		{"desktop, light, English", desktop("looks", "light", "en-US"), "Calls are clear. The line is busy with an upload from laptop; 4.1 of 4.9 Mbit/s.",
 			"a rule says so (rule office)", "From 20:00 to 23:00 tv only when idle, Sat", "The same as a table", "uci set firewall.@defaults[0].flow_offloading=0",
-			"To blame: the provider"},
+			"To blame: the home"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.o["width"] != 360 {
@@ -326,7 +326,7 @@ func TestRouterPagePictures(t *testing.T) {
 	high := desktop("pictures", "light", "en-US")
 	high["height"] = 1120
 	for name, o := range map[string]map[string]any{
-		"phone.png": phone("pictures", "light", "en-US"), "phone-dark.png": phone("pictures", "dark", "en-US"),
+		"phone.png": phone("pictures", "light", "en-US"), "incidents.png": phone("pictures", "light", "en-US"), "phone-dark.png": phone("pictures", "dark", "en-US"),
 		"desktop.png": high, "dark.png": desktop("pictures", "dark", "en-US"),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -197,6 +197,23 @@ export interface Events {
   events: Happening[];
 }
 
+export interface Incidents {
+  wan: string;
+  watched: boolean;
+  incidents: Incident[];
+}
+
+export interface Incident {
+  id: string;
+  begin_ms: number;
+  end_ms: number;
+  kind: string;
+  part: string;
+  severity: string;
+  what: Said;
+  why: Said;
+}
+
 export interface History {
   results: Result[];
 }

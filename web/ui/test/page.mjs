@@ -232,7 +232,13 @@ const flows = {
       await shown('[data-key="history"]');
       return shot("dark.png");
     }
-    if (o.scheme === "light") return shot("phone.png");
+    if (o.scheme === "light") {
+      await shot("phone.png");
+      await open("health");
+      await page.click(".calendar .severe:nth-last-child(-n+7)");
+      await page.evaluate(() => scrollTo(0, 0));
+      return shot("incidents.png");
+    }
     await open("who");
     await page.locator("#m-192-168-1-23").click();
     await shown(".flows li");
