@@ -32,6 +32,7 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(newPlanCommand(), newApplyCommand(), newConfirmCommand(), newRevertCommand(), newStatusCommand(), newWhyCommand(), newIncidentsCommand(),
 		newWatchdogCommand(), newClassifierCommand(), newDoctorCommand(), newUICommand(), newGlossaryCommand(), newVersionCommand(),
 		newTestCommand(), newTuneCommand(), newProveCommand(), newPathCommand(), newManualCommand())
+	root.AddCommand(newWhileCommands()...)
 	root.AddCommand(newResidentCommands()...)
 	registerLead(root)
 	root.AddCommand(newLaboratoryCommands()...)

@@ -306,7 +306,7 @@ func TestFrozenSocket(t *testing.T) {
 		daemon.MethodTune:      {daemon.TuneParams{}, daemon.Started{}},
 		daemon.MethodTest:      {daemon.TestParams{}, daemon.Started{}},
 		daemon.MethodRun:       {daemon.RunParams{}, daemon.RunStatus{}},
-		daemon.MethodHistory:   {daemon.HistoryParams{}, nil}, // schema unbloat.line/1
+		daemon.MethodHistory:   {daemon.HistoryParams{}, nil},   // schema unbloat.line/1
 		daemon.MethodIncidents: {daemon.IncidentsParams{}, nil}, // schema unbloat.incidents/1
 		daemon.MethodSettings:  {nil, []daemon.Settings{}},
 		daemon.MethodChange:    {daemon.ChangeParams{}, daemon.Change{}},

@@ -36,6 +36,8 @@ type Name struct {
 const (
 	byCommand = "command"
 	byPage    = "page"
+
+	bySchedule = "schedule"
 )
 
 // by names who asks, for events.

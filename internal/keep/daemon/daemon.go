@@ -291,7 +291,7 @@ func (d *Daemon) add(c config.WAN) *wan {
 	if c.Router != "" {
 		poll = pollDeaf
 	}
-	w := &wan{d: d, key: key, name: c.Interface, routerName: c.Router, config: c, entries: entriesOf(c, d.config.Schedule, d.now()), calls: make(chan func()), changed: make(chan struct{}, 1), stopped: make(chan struct{}), reconciled: map[cause]uint64{}}
+	w := &wan{d: d, key: key, name: c.Interface, routerName: c.Router, config: c, entries: entriesOf(c, d.memory.with(d.config.Schedule, d.now()), d.now()), calls: make(chan func()), changed: make(chan struct{}, 1), stopped: make(chan struct{}), reconciled: map[cause]uint64{}}
 	w.supervisor = supervise.New(time.Now(), poll, false, d.memory.isOff(key))
 	w.status = WANStatus{WAN: c.Interface, Router: c.Router, State: w.supervisor.State(), Since: time.Now().UTC().Format(time.RFC3339)}
 	w.lastBeat = time.Now()
@@ -477,7 +477,10 @@ func (d *Daemon) reload(ctx context.Context) {
 		}
 		d.mu.Unlock()
 		if w != nil {
-			_, _ = w.call(ctx, func(context.Context) (any, error) { w.reload(x, entriesOf(x, c.Schedule, d.now())); return nil, nil })
+			_, _ = w.call(ctx, func(context.Context) (any, error) {
+				w.reload(x, entriesOf(x, d.memory.with(c.Schedule, d.now()), d.now()))
+				return nil, nil
+			})
 		}
 	}
 	if c.Metrics != old.Metrics {

@@ -94,7 +94,7 @@ func (c *Caller) Schedule(ctx context.Context, _ Name, p ScheduleParams) (out Sc
 		return out, &Error{CodeUsage, "change the schedule: that would change several lines now; change the entries of one line, keep that, and go on with the next"}
 	}
 	w := holds[0]
-	asked.holding = entriesOf(config.WAN{Interface: w.name, Router: w.routerName}, now, at)
+	asked.holding = entriesOf(config.WAN{Interface: w.name, Router: w.routerName}, d.memory.with(now, at), at)
 	change, err := within(ctx, w, func(ctx context.Context) (none Change, err error) {
 		if err := errors.Join(w.busy(c), w.waits()); err != nil {
 			return none, err

@@ -29,14 +29,15 @@ func (d *Daemon) keepSchedule(ctx context.Context) {
 	var parts sync.WaitGroup
 	parts.Go(func() {
 		d.everySchedule(ctx, func(now time.Time, entries []config.Entry) {
-			holds := holding(entries, now)
+			d.memory.over(now)
+			holds := holding(d.memory.with(entries, now), now)
 			for _, w := range d.all() {
 				if !w.scheduling.CompareAndSwap(false, true) {
 					continue // it has not taken in the last one yet
 				}
 				parts.Go(func() {
 					defer w.scheduling.Store(false)
-					_, _ = w.call(ctx, func(context.Context) (any, error) { w.scheduled(holds); return nil, nil })
+					_, _ = w.call(ctx, func(context.Context) (any, error) { w.scheduled(holds); w.returns(ctx); return nil, nil })
 				})
 			}
 		})

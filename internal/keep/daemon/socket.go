@@ -186,6 +186,7 @@ func methods() []method {
 		{MethodEvents, bare((*Caller).Events)},
 		{MethodClasses, needs((*Caller).Classes)},
 		{MethodSchedule, takes((*Caller).Schedule)},
+		{MethodWhile, needs((*Caller).While)},
 		{MethodPage, takes((*Caller).Page)},
 	}
 }

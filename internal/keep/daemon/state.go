@@ -23,11 +23,15 @@ type memory struct {
 
 	mu  sync.Mutex
 	off []string // keys of WANs
+
+	passing []passing
 }
 
 type memoryFile struct {
 	Schema string   `json:"schema"`
 	Off    []string `json:"off"`
+	// Passing is what ends by itself. An older program reads Off alone.
+	Passing []passing `json:"passing,omitempty"`
 }
 
 // readMemory reads the file; one that is not there says nothing. A file that
@@ -45,7 +49,7 @@ func readMemory(path string) (*memory, error) {
 	if err := json.Unmarshal(b, &f); err != nil || f.Schema != stateSchema {
 		return nil, fmt.Errorf("read which WANs are off: %s is not as the daemon writes it (%w); remove it, and all WANs are on", path, errors.Join(err, fmt.Errorf("schema %q", f.Schema)))
 	}
-	m.off = f.Off
+	m.off, m.passing = f.Off, f.Passing
 	return m, nil
 }
 
@@ -60,21 +64,27 @@ func (m *memory) isOff(key string) bool {
 func (m *memory) set(key string, off bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if slices.Contains(m.off, key) == off {
+	was := slices.ContainsFunc(m.passing, func(p passing) bool { return p.Key == key && p.Machine == "" })
+	m.passing = slices.DeleteFunc(m.passing, func(p passing) bool { return p.Key == key && p.Machine == "" })
+	if slices.Contains(m.off, key) == off && !was {
 		return nil
 	}
+	m.off = slices.DeleteFunc(m.off, func(k string) bool { return k == key })
 	if off {
 		m.off = append(m.off, key)
-	} else {
-		m.off = slices.DeleteFunc(m.off, func(k string) bool { return k == key })
 	}
-	if len(m.off) == 0 {
+	return m.write()
+}
+
+// write writes the file, or removes one that says nothing.
+func (m *memory) write() error {
+	if len(m.off)+len(m.passing) == 0 {
 		if err := os.Remove(m.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remember that it is on: %w", err)
 		}
 		return nil
 	}
-	b, err := json.Marshal(memoryFile{stateSchema, m.off})
+	b, err := json.Marshal(memoryFile{stateSchema, append([]string{}, m.off...), m.passing})
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(m.path), 0o755)
 	}
@@ -82,7 +92,7 @@ func (m *memory) set(key string, off bool) error {
 		err = apply.WriteFile(m.path, append(b, '\n'), 0o644)
 	}
 	if err != nil {
-		return fmt.Errorf("remember that it is off: %w; it is off until the daemon starts again", err)
+		return fmt.Errorf("remember what a person has turned off: %w; it holds until the daemon starts again", err)
 	}
 	return nil
 }

@@ -790,6 +790,10 @@ func (w *wan) publish() {
 	if s.State == supervise.Contested {
 		s.Why = contested(w.why, s.By)
 	}
+	s.OffUntil = ""
+	if until := w.d.memory.until(w.key); !until.IsZero() {
+		s.OffUntil = until.UTC().Format(time.RFC3339)
+	}
 	if w.router != nil {
 		s.Platform, s.OwnTC = w.router.Driver.Name(), w.router.OwnTC
 	}

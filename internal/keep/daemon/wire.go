@@ -164,6 +164,8 @@ type WANStatus struct {
 
 	Reroutes int `json:"reroutes,omitempty"` // how often the default route came to it, left it or took another gateway, or it got an address
 
+	OffUntil string `json:"off_until,omitempty"` // RFC 3339: a person has turned it off for a while
+
 	Line *steer.View `json:"line,omitempty"` // missing: the line is not followed now
 	// Measured is what is measured of a line whose rates are held; missing: nothing is now.
 	Measured *steer.View `json:"measured,omitempty"`
@@ -196,6 +198,9 @@ func (s WANStatus) Says() string {
 		}
 		return fmt.Sprintf("%s is kept at %s up", name, s.Up)
 	case supervise.Suspended:
+		if s.OffUntil != "" {
+			return name + " is off until " + s.OffUntil
+		}
 		return name + " is off, since somebody reverted it; turn it on with: unbloat apply --again --yes --wan " + s.WAN
 	case supervise.Starting:
 		return name + " is being looked at"

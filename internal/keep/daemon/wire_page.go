@@ -13,6 +13,7 @@ const (
 	MethodEvents   = "events"   // → []Happening, newest first
 	MethodClasses  = "classes"  // ClassesParams → []FlowClasses, in the same order
 	MethodSchedule = "schedule" // ScheduleParams → Schedule; of all WANs
+	MethodWhile    = "while"    // WhileParams → While: for a while, and back by itself
 	MethodPage     = "page"     // PageParams → Page
 )
 
@@ -51,6 +52,24 @@ type ChangeParams struct {
 	Machine string     `json:"machine,omitempty"` // address of a machine of the home
 	Action  Action     `json:"action,omitempty"`  // what holds for it
 	Confirm float64    `json:"confirm_seconds,omitempty"`
+}
+
+// What may hold for a while.
+const (
+	WhileOff   = "off"   // nothing is shaped
+	WhileFirst = "first" // a machine goes first
+)
+
+// WhileParams are those of MethodWhile.
+type WhileParams struct {
+	Do      string  `json:"do"`                // off or first
+	Machine string  `json:"machine,omitempty"` // of first: address, MAC address or name
+	Seconds float64 `json:"seconds"`           // from 60 to a week; 0: it ends now
+}
+
+// A While is what holds for a while.
+type While struct {
+	Until string `json:"until,omitempty"` // RFC 3339; missing: it has ended
 }
 
 // An Action is what holds for a machine.
