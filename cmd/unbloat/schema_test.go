@@ -313,6 +313,7 @@ func TestFrozenSocket(t *testing.T) {
 		daemon.MethodEvents:    {nil, []daemon.Happening{}},
 		daemon.MethodClasses:   {daemon.ClassesParams{}, []daemon.FlowClasses{}},
 		daemon.MethodSchedule:  {daemon.ScheduleParams{}, daemon.Schedule{}},
+		daemon.MethodWhile:     {daemon.WhileParams{}, daemon.While{}},
 		daemon.MethodPage:      {daemon.PageParams{}, daemon.Page{}},
 	}
 	known := knownTypes()

@@ -148,14 +148,14 @@ func TestRouterPageLooks(t *testing.T) {
 		sentence, flow   string
 		entry, lastOfTab string
 		finding          string
-		incident         string
+		incident, off    string
 	}{
 		{"phone, dark, German", phone("looks", "dark", "de-DE"), "Gespräche sind klar. Die Leitung ist mit einem Upload von laptop beschäftigt; 4,1 von 4,9 Mbit/s.",
 			"eine Regel sagt es (Regel office)", "Von 20:00 bis 23:00 tv nur wenn frei, Sa", "Dasselbe als Tabelle", "Was hilft: Schalten Sie das Offloading der Firewall ab.",
-			"Liegt an: das Heimnetz"},
+			"Liegt an: das Heimnetz", "Aus bis"},
 		{"desktop, light, English", desktop("looks", "light", "en-US"), "Calls are clear. The line is busy with an upload from laptop; 4.1 of 4.9 Mbit/s.",
 			"a rule says so (rule office)", "From 20:00 to 23:00 tv only when idle, Sat", "The same as a table", "uci set firewall.@defaults[0].flow_offloading=0",
-			"To blame: the home"},
+			"To blame: the home", "Off until"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.o["width"] != 360 {
@@ -168,6 +168,7 @@ func TestRouterPageLooks(t *testing.T) {
 			f.want(t, "entryText", c.entry)
 			f.want(t, "finding", c.finding)
 			f.want(t, "incident", c.incident)
+			f.want(t, "offHour", c.off)
 			walk, _ := f.Steps["walk"].([]any)
 			if len(walk) != 8 || walk[len(walk)-1] != c.lastOfTab {
 				t.Errorf("a keyboard reaches %q", walk)

@@ -23,6 +23,7 @@
 //	GET  /api/machine?address=   MachineFlows
 //	GET  /api/line?wan=&range=   daemon.History; range is 1h (a point each second) or 24h (each minute)
 //	POST /api/line               SetLine → daemon.Change
+//	POST /api/while              While → daemon.While: off, or a machine first, for a while
 //	POST /api/confirm            Confirm → Done
 //	POST /api/revert             Revert → Done; takes back the change that waits
 //	POST /api/run                Run → Running
@@ -157,12 +158,15 @@ type WAN struct {
 	Router    string `json:"router"`    // address of the router; "": this machine
 	Platform  string `json:"platform"`  // "": not known yet
 
-	On      bool            `json:"on"`       // false: a person turned it off
-	Kept    supervise.State `json:"kept"`     //
-	SinceMs int64           `json:"since_ms"` // of Kept
-	Why     string          `json:"why"`      // English; why it is not in place, "" otherwise
-	By      string          `json:"by"`       // the program that took it away last; "": none, or not known
-	Mends   int             `json:"mends"`    // how often something was put back
+	On   bool            `json:"on"`   // false: a person turned it off
+	Kept supervise.State `json:"kept"` //
+	// OffUntilMs is when it is on again by itself; 0: it is on, or off for good.
+	OffUntilMs int64 `json:"off_until_ms"`
+
+	SinceMs int64  `json:"since_ms"` // of Kept
+	Why     string `json:"why"`      // English; why it is not in place, "" otherwise
+	By      string `json:"by"`       // the program that took it away last; "": none, or not known
+	Mends   int    `json:"mends"`    // how often something was put back
 
 	Follow    bool `json:"follow"`     // it is to follow the line
 	Following bool `json:"following"`  // it does now
@@ -244,6 +248,12 @@ type FlowWay struct {
 type SetLine struct {
 	WAN string `json:"wan"` // "": the only one
 	daemon.ChangeParams
+}
+
+// While does something for a while, which needs no answer: it is taken back by itself.
+type While struct {
+	WAN string `json:"wan"`
+	daemon.WhileParams
 }
 
 // Confirm keeps a change.

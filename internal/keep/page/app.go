@@ -23,6 +23,7 @@ type Router interface {
 	Machine(ctx context.Context, address netip.Addr) (MachineFlows, error)
 	Line(ctx context.Context, wan string, day bool) (daemon.History, error)
 	SetLine(ctx context.Context, l SetLine) (daemon.Change, error)
+	While(ctx context.Context, w While) (daemon.While, error)
 	Confirm(ctx context.Context, change string) error
 	Revert(ctx context.Context, wan string) error
 	Run(ctx context.Context, r Run) (Running, error)
@@ -243,6 +244,8 @@ func (a *App) post(ctx context.Context, name string, r *request) Response {
 		return with(r, func(p Password) (Response, error) { return a.password(r, p) })
 	case "line":
 		return does(r, func(l SetLine) (any, error) { return route.SetLine(ctx, l) })
+	case "while":
+		return does(r, func(w While) (any, error) { return route.While(ctx, w) })
 	case "confirm":
 		return does(r, func(c Confirm) (any, error) { return Done{true}, route.Confirm(ctx, c.Change) })
 	case "revert":

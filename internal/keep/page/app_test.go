@@ -76,6 +76,9 @@ func (f *fakeRouter) Health(_ context.Context, wan string) (page.Health, error) 
 func (f *fakeRouter) Mend(_ context.Context, m page.Mend) (page.Health, error) {
 	return page.Health{}, f.change("mend %s", m.Code)
 }
+func (f *fakeRouter) While(_ context.Context, w page.While) (daemon.While, error) {
+	return daemon.While{}, f.change("while %s", w.WAN)
+}
 func (f *fakeRouter) Incidents(context.Context, string) (page.Incidents, error) {
 	return page.Incidents{Incidents: []page.Incident{}}, nil
 }
@@ -284,7 +287,7 @@ func TestRoles(t *testing.T) {
 	admin := w.admin()
 	reads := []string{"/api/state", "/api/stream", "/api/machine?address=192.168.1.7", "/api/line?wan=eth0&range=1h", "/api/health", "/api/events", "/api/incidents?wan=eth0",
 		"/api/history", "/api/history/compare?before=a&after=b", "/api/schedule", "/api/export"}
-	changes := map[string]string{"/api/line": `{"wan":"eth0","down_bps":1}`, "/api/confirm": `{"change":"c"}`,
+	changes := map[string]string{"/api/line": `{"wan":"eth0","down_bps":1}`, "/api/confirm": `{"change":"c"}`, "/api/while": `{"wan":"eth0","do":"off","seconds":3600}`,
 		"/api/revert": `{"wan":"eth0"}`, "/api/run": `{"wan":"eth0","kind":"test"}`, "/api/stop": `{"wan":"eth0"}`, "/api/mend": `{"wan":"eth0","code":"drift"}`,
 		"/api/schedule": `{"entries":[]}`}
 	nobody := w.browser()

@@ -256,6 +256,11 @@ func tuneProgress(st tune.Stage) float64 {
 	return 0.125 + 0.6*(1-left)
 }
 
+// While implements Router.
+func (s *Source) While(ctx context.Context, w While) (daemon.While, error) {
+	return s.o.Daemon.While(ctx, named(w.WAN), w.WhileParams)
+}
+
 // Incidents implements Router.
 func (s *Source) Incidents(ctx context.Context, wan string) (Incidents, error) {
 	const span = 31 * 24 * time.Hour

@@ -167,6 +167,9 @@ func (s *Source) wan(ctx context.Context, now time.Time, key string, w daemon.WA
 	if t, err := time.Parse(time.RFC3339, w.Since); err == nil {
 		out.SinceMs = t.UnixMilli()
 	}
+	if t, err := time.Parse(time.RFC3339, w.OffUntil); err == nil {
+		out.OffUntilMs = t.UnixMilli()
+	}
 	if !set.On {
 		out.Down.Rate, out.Up.Rate = 0, 0
 	}

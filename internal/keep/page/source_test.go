@@ -341,6 +341,22 @@ func TestChangeOnThePage(t *testing.T) {
 	if got := strings.Join(told, ", "); !strings.HasPrefix(got, "reverted  page, ") || !strings.Contains(got, "applied yes page, ") || !strings.Contains(got, "confirmed  page, applied  page, started") {
 		t.Errorf("the events are %s", got)
 	}
+	while := page.While{WAN: "wan"}
+	while.Do, while.Seconds = daemon.WhileOff, 3600
+	var until daemon.While
+	if code := p.do(t, "POST", "/api/while", while, &until); code != "" || until.Until == "" {
+		t.Errorf("off for an hour: %s %+v", code, until)
+	}
+	if w := p.state(t).WANs[0]; w.On || w.OffUntilMs == 0 || w.Down.Rate != 0 {
+		t.Errorf("%+v", w)
+	}
+	while.Seconds = 0
+	if code := p.do(t, "POST", "/api/while", while, &until); code != "" {
+		t.Errorf("on again: %s", code)
+	}
+	if w := p.state(t).WANs[0]; !w.On || w.OffUntilMs != 0 {
+		t.Errorf("%+v", w)
+	}
 	var did daemon.History
 	for _, span := range []string{"1h", "24h"} {
 		if code := p.do(t, "GET", "/api/line?wan=wan&range="+span, nil, &did); code != "" || did.WAN != "wan" || did.Step < 1 || len(did.At) != len(did.Down.Rate) || len(did.At) != len(did.Up.DelayMax) {

@@ -59,6 +59,7 @@ export interface WAN {
   platform: string;
   on: boolean;
   kept: SuperviseState;
+  off_until_ms: number;
   since_ms: number;
   why: string;
   by: string;
@@ -125,6 +126,10 @@ export interface FlowWay extends FlowClass {
 }
 
 export interface SetLine extends ChangeParams {
+  wan: string;
+}
+
+export interface While extends WhileParams {
   wan: string;
 }
 
@@ -286,6 +291,12 @@ export interface ChangeParams {
   confirm_seconds?: number;
 }
 
+export interface WhileParams {
+  do: string;
+  machine?: string;
+  seconds: number;
+}
+
 export interface Happening {
   n: number;
   time: string;
@@ -306,6 +317,10 @@ export interface DaemonHistory {
   at_ms: number[];
   down: HistoryWay;
   up: HistoryWay;
+}
+
+export interface DaemonWhile {
+  until?: string;
 }
 
 export interface Schedule {

@@ -2,10 +2,10 @@
 import "./style.css";
 import { el, find } from "../../src/dom";
 import { translate } from "../../src/language";
-import type { Action, Change, ChangeParams, DaemonHistory, Doing, Done, EntryTable, Events, Health, History, HistoryWay, Incidents, MachineFlows, RunKind, Running, Schedule, Session, State, Way } from "./api.gen";
+import type { Action, Change, ChangeParams, DaemonHistory, DaemonWhile, Doing, Done, EntryTable, Events, Health, History, HistoryWay, Incidents, MachineFlows, RunKind, Running, Schedule, Session, State, Way } from "./api.gen";
 import { entered, get, listen, post, Refused, type Link } from "./client";
 import { called, keyOf, line, model, nameOf, views, type View, type Waiting } from "./model";
-import { languages, say } from "./say";
+import { clock, languages, say } from "./say";
 import { morph } from "./tree";
 import { bars, left } from "./views/bars";
 import { door } from "./views/door";
@@ -352,6 +352,15 @@ async function settle(how: "keep" | "undo"): Promise<void> {
   });
 }
 
+/** Does something for an hour, and says until when. */
+function anHour(what: { do: string; machine?: string }, says: (at: string) => string): Promise<void> {
+  const hour = 3600;
+  return attempt(async () => {
+    const got = await post<DaemonWhile>("while", { wan: line()?.wan ?? "", seconds: hour, ...what });
+    notice(says(clock(Date.parse(got.until ?? ""))), "good");
+  });
+}
+
 const acts: Record<string, (e: HTMLElement) => unknown> = {
   keep: () => settle("keep"),
   undo: () => settle("undo"),
@@ -369,6 +378,8 @@ const acts: Record<string, (e: HTMLElement) => unknown> = {
   rule: (e) => change({ machine: e.dataset["address"] ?? "", action: e.dataset["action"] as Action }),
   on: () => change({ on: true }),
   off: () => change({ on: false }),
+  offHour: () => anHour({ do: "off" }, say.offUntil),
+  firstHour: (e) => anHour({ do: "first", machine: e.dataset["address"] ?? "" }, (at) => say.firstUntil(e.dataset["address"] ?? "", at)),
   run: (e) =>
     attempt(async () => {
       const w = line();

@@ -323,6 +323,12 @@ const flows = {
     await shown(".finding");
     step("finding", await text(".finding"));
     await look("health");
+    await open("line");
+    await page.click("#off-hour");
+    await until(() => document.querySelector('[data-key="shaping"] .num').textContent.match(/\d/));
+    step("offHour", await text('[data-key="shaping"] .num'));
+    await look("off-hour");
+    await open("health");
     await page.click(".calendar .severe");
     step("incident", await text(".incident"));
     await look("incident");

@@ -180,6 +180,11 @@ export async function standIn(dist, home) {
     "GET history": () => ({ results: s.home.results }),
     "GET schedule": () => ({ entries: s.home.entries }),
     "GET export": () => ({ everything: true }),
+    "POST while": (b) => {
+      const until = Date.now() + b.seconds * 1000;
+      if (b.do === "off") Object.assign(s.home.wan, { on: b.seconds === 0, off_until_ms: b.seconds === 0 ? 0 : until });
+      return b.seconds === 0 ? {} : { until: new Date(until).toISOString() };
+    },
     "POST line": (b) =>
       change(
         b.machine ? "rule" : b.on === false ? "off" : b.on === true ? "on" : b.follow !== undefined ? "follow" : "line",

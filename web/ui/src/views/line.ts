@@ -37,10 +37,11 @@ function shaping(w: WAN): HTMLElement {
     el(
       "div",
       { class: "fields" },
-      el("p", { class: "num" }, w.on ? say.on : say.off),
+      el("p", { class: "num" }, w.on ? say.on : w.off_until_ms > 0 ? say.offUntil(clock(w.off_until_ms)) : say.off),
       ...(mayChange()
         ? [el("button", { type: "button", id: "onoff", "data-do": w.on ? "off" : "on", ...(w.on ? {} : { class: "primary" }), ...(may ? {} : { disabled: "" }) }, w.on ? say.turnOff : say.turnOn)]
         : []),
+      ...(mayChange() && w.on ? [el("button", { type: "button", id: "off-hour", "data-do": "offHour", ...(may ? {} : { disabled: "" }) }, say.offHour)] : []),
     ),
     ...(w.kept === "in place" ? [] : [el("p", { class: "muted" }, say.kept[w.kept])]),
   );

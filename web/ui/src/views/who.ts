@@ -27,7 +27,7 @@ function rules(w: WAN, m: Machine): HTMLElement {
       { type: "button", "data-do": "rule", "data-address": m.address, "data-action": m.action === action ? "none" : action, "aria-pressed": String(m.action === action), ...(w.pending !== null ? { disabled: "" } : {}) },
       text,
     );
-  return el("div", { class: "rules", role: "group", "aria-label": nameOf(m) }, one("first", say.first), one("last", say.onlyIdle));
+  return el("div", { class: "rules", role: "group", "aria-label": nameOf(m) }, one("first", say.first), one("last", say.onlyIdle), el("button", { type: "button", "data-do": "firstHour", "data-address": m.address, ...(w.pending !== null ? { disabled: "" } : {}) }, say.firstHour));
 }
 
 function why(f: Flow["down"]): string {
