@@ -12,6 +12,9 @@ const (
 	IncidentLANOut  Code = "incident_lan_out"  // the port towards the home
 	IncidentLANLoss Code = "incident_lan_loss" // the same
 
+	NotifyOver Code = "notify_over"
+	NotifyText Code = "notify_text"
+
 	IncidentsNone      Code = "incidents_none"
 	IncidentsUnwatched Code = "incidents_unwatched"
 
@@ -40,6 +43,9 @@ func englishIncidents() map[Code]string {
 		IncidentFar:     "{name:s} alone answered {answered:d} of {asked:d} probes",
 		IncidentLANOut:  "the router's port towards the home had no link",
 		IncidentLANLoss: "{packets:d} packets were lost at the router's port towards the home",
+
+		NotifyOver: "{title:s}: over after {lasted:s}",
+		NotifyText: "Since {begin:s}. To blame: {part:s}. {what:s}; {why:s}.",
 
 		IncidentsNone:      "Nothing went wrong in this time.",
 		IncidentsUnwatched: "No line is watched now: set watch = true in its [[wan]] of the configuration, and reload the daemon.",
@@ -70,6 +76,9 @@ func germanIncidents() map[Code]string {
 		IncidentFar:     "nur {name:s} beantwortete {answered:d} von {asked:d} Proben",
 		IncidentLANOut:  "der Anschluss des Routers zum Heimnetz hatte keine Verbindung",
 		IncidentLANLoss: "{packets:d} Pakete gingen am Anschluss des Routers zum Heimnetz verloren",
+
+		NotifyOver: "{title:s}: vorbei nach {lasted:s}",
+		NotifyText: "Seit {begin:s}. Liegt an: {part:s}. {what:s}; {why:s}.",
 
 		IncidentsNone:      "In dieser Zeit gab es keine Störung.",
 		IncidentsUnwatched: "Zurzeit wird keine Leitung beobachtet: watch = true in ihrem [[wan]] der Konfiguration, dann den Daemon neu laden lassen.",

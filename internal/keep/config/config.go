@@ -41,6 +41,7 @@ type Config struct {
 	Server   string
 	History  string // SQLite file of results and of what lines did; "": in memory alone
 	Schedule []Entry
+	Notify   []Notify // who is told of incidents
 
 	top    map[string]int // line of each key of the top level
 	syntax Syntax
@@ -206,13 +207,14 @@ func (w WAN) At(file, key string, err error) error {
 
 // file is the file's layout.
 type file struct {
-	OnStop   string       `toml:"on_stop"`
-	WAN      []wanTable   `toml:"wan"`
-	Server   string       `toml:"server"`
-	Metrics  string       `toml:"metrics"`
-	UI       *uiTable     `toml:"ui"`
-	History  string       `toml:"history"`
-	Schedule []EntryTable `toml:"schedule"`
+	OnStop   string        `toml:"on_stop"`
+	WAN      []wanTable    `toml:"wan"`
+	Server   string        `toml:"server"`
+	Metrics  string        `toml:"metrics"`
+	UI       *uiTable      `toml:"ui"`
+	History  string        `toml:"history"`
+	Schedule []EntryTable  `toml:"schedule"`
+	Notify   []notifyTable `toml:"notify"`
 }
 
 type wanTable struct {
@@ -248,7 +250,7 @@ type wanTable struct {
 
 // Keys of the file's top level, and of [[wan]].
 func topKeys() []string {
-	return []string{"on_stop", "metrics", "server", "history", "ui", "wan", "schedule"}
+	return []string{"on_stop", "metrics", "server", "history", "ui", "wan", "schedule", "notify"}
 }
 
 func wanKeys() []string {
@@ -348,6 +350,17 @@ func read(name string, text []byte) (c Config, wrong []error) {
 		bad(&Error{File: name, Line: max(at.top["schedule"], 1), Key: "schedule", Err: errors.New("each entry is a table of its own, which begins with [[schedule]]")})
 		return c, wrong
 	}
+	if len(f.Notify) != len(at.notify) {
+		bad(&Error{File: name, Line: max(at.top["notify"], 1), Key: "notify", Err: errors.New("each receiver is a table of its own, which begins with [[notify]]")})
+		return c, wrong
+	}
+	for i, t := range f.Notify {
+		n, err := t.notify(name, at.notify[i])
+		if err != nil {
+			bad(err)
+		}
+		c.Notify = append(c.Notify, n)
+	}
 	if len(wrong) > before { // entries are about lines, which must be right first
 		return c, wrong
 	}
@@ -399,6 +412,8 @@ func unknownKey(name string, e toml.DecodeError) error {
 		known = uiKeys()
 	case len(path) > 1 && path[0] == "schedule":
 		known = scheduleKeys()
+	case len(path) > 1 && path[0] == "notify":
+		known = notifyKeys()
 	}
 	return &Error{File: name, Line: line, Err: &UnknownKeyError{Key: path[len(path)-1], Known: known}}
 }
@@ -450,6 +465,12 @@ func meant(e *toml.DecodeError) string {
 		return `reflectors takes a list of addresses, as in reflectors = ["192.0.2.1", "192.0.2.2"]`
 	case key == "days":
 		return `days takes a list, as in days = ["mon", "tue"]`
+	case key == "notify":
+		return "notify is a table of its own for each receiver, which begins with [[notify]]"
+	case key == "most":
+		return "most takes a number of messages an hour without quotes"
+	case key == "recipients":
+		return `recipients takes a list of addresses, as in recipients = ["me@example.net"]`
 	case key == "schedule":
 		return "schedule is a table of its own for each entry, which begins with [[schedule]]"
 	case key == "wan":

@@ -20,6 +20,7 @@ type placed struct {
 	wans []map[string]int // of each [[wan]]; the key "" is the line of the table's name
 	// schedule is the same of each [[schedule]].
 	schedule []map[string]int
+	notify   []map[string]int // of each [[notify]]
 }
 
 // positions finds the keys of a file that has been decoded without an error.
@@ -52,6 +53,9 @@ func positions(text []byte) placed {
 		case e.Kind == unstable.ArrayTable && len(path) == 1 && path[0] == "schedule":
 			in = map[string]int{"": line}
 			out.schedule = append(out.schedule, in)
+		case e.Kind == unstable.ArrayTable && len(path) == 1 && path[0] == "notify":
+			in = map[string]int{"": line}
+			out.notify = append(out.notify, in)
 		case e.Kind == unstable.ArrayTable, e.Kind == unstable.Table:
 			in = map[string]int{}
 			if _, seen := out.top[path[0]]; !seen {

@@ -167,6 +167,8 @@ func (p *placed) put(kind string, lines map[string]int) {
 		p.wans = append(p.wans, lines)
 	case "schedule":
 		p.schedule = append(p.schedule, lines)
+	case "notify":
+		p.notify = append(p.notify, lines)
 	case "ui":
 		p.ui = lines
 	}
@@ -179,6 +181,8 @@ func (p placed) of(kind string, i int) map[string]int {
 		return p.wans[i]
 	case "schedule":
 		return p.schedule[i]
+	case "notify":
+		return p.notify[i]
 	case "ui":
 		return p.ui
 	}

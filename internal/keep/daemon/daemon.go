@@ -202,6 +202,7 @@ func Run(ctx context.Context, o Options) error {
 	d.loops.Go(func() { d.watchHeld(d.running) })
 	d.loops.Go(func() { d.watchLines(d.running) })
 	d.loops.Go(func() { d.keepIncidents(d.running) })
+	d.loops.Go(func() { d.keepTelling(d.running) })
 	clients := d.serve(d.running, l)
 	d.loop(d.running)
 
@@ -547,6 +548,9 @@ func (d *Daemon) now() time.Time {
 func (d *Daemon) status() Status {
 	s := Status{Schema: StatusSchema, Version: d.o.Version, PID: os.Getpid(), Since: d.since.UTC().Format(time.RFC3339), Config: d.o.File, Failure: d.failed(), Careful: d.isCareful()}
 	s.WANs, _ = d.statuses()
+	if t := d.watched.teller.Load(); t != nil {
+		s.Notify = t.Counts()
+	}
 	return s
 }
 

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"unbloat/internal/keep/config"
 	"unbloat/internal/keep/incident"
+	"unbloat/internal/keep/tell"
 )
 
 // incidentDays is how long incidents are kept.
@@ -25,6 +27,8 @@ type incidents struct {
 	dirty []incident.Incident // ended, and not on the disk yet
 	lines []Watched
 	said  string
+
+	teller atomic.Pointer[tell.Teller]
 }
 
 // take takes in the newest word of an incident.
@@ -93,12 +97,44 @@ func (d *Daemon) watchLines(ctx context.Context) {
 // tellIncident keeps the newest word of an incident, and logs it.
 func (d *Daemon) tellIncident(x incident.Incident) {
 	d.watched.take(x)
+	if t := d.watched.teller.Load(); t != nil {
+		t.Tell(x)
+	}
 	says := fmt.Sprintf("%s: %s, %s (%s): %s: %s", config.WAN{Interface: x.WAN, Router: x.Router}.Name(), x.Kind, x.Severity, x.Part, x.What, x.Why)
 	if x.Over() {
 		says += fmt.Sprintf("; it lasted %s", x.Lasted(x.End).Round(time.Second))
 	}
 	d.log("%s", says)
 	d.changed()
+}
+
+// keepTelling tells receivers until ctx ends, as the configuration says now.
+func (d *Daemon) keepTelling(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	var now []config.Notify
+	end := func() {}
+	defer func() { end() }()
+	for {
+		d.mu.Lock()
+		to := d.config.Notify
+		d.mu.Unlock()
+		if !slices.EqualFunc(now, to, config.Notify.Equal) {
+			end()
+			now = to
+			of, cancel := context.WithCancel(ctx)
+			t := tell.New(to, tell.Options{Getenv: d.o.Getenv, Now: d.now, Log: d.trouble})
+			var done sync.WaitGroup
+			done.Go(func() { t.Run(of) })
+			end = func() { cancel(); done.Wait() }
+			d.watched.teller.Store(t)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // incidentsEvery is how often incidents that have ended are written to the disk.

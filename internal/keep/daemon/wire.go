@@ -13,6 +13,7 @@ import (
 	"unbloat/internal/keep/follow"
 	"unbloat/internal/keep/steer"
 	"unbloat/internal/keep/supervise"
+	"unbloat/internal/keep/tell"
 	"unbloat/unit"
 )
 
@@ -143,6 +144,8 @@ type Status struct {
 	Failure string      `json:"failure,omitempty"` // why the configuration could not be read again
 	Careful string      `json:"careful,omitempty"` // why no line is followed, though the configuration says so
 	WANs    []WANStatus `json:"wans"`
+
+	Notify []tell.Count `json:"notify,omitempty"` // who is told of incidents, and how that goes
 }
 
 // WANStatus is how a WAN is kept.
