@@ -84,6 +84,9 @@ func incidentsOfFile(context.Context, string, string, time.Time, time.Time) ([]i
 }
 
 func checkArchive(c kept.Config, file string) error {
+	if len(c.Notify) > 0 {
+		return c.At(file, "notify", errors.New("this build tells nobody; use the whole program, or remove the table"))
+	}
 	if c.History == "" {
 		return nil
 	}

@@ -21,7 +21,6 @@ import (
 	"unbloat/internal/cure/platform"
 	kept "unbloat/internal/keep/config"
 	"unbloat/internal/keep/daemon"
-	"unbloat/internal/keep/tell"
 	"unbloat/internal/show/cli"
 )
 
@@ -256,11 +255,6 @@ func (f *daemonFlags) checker() func(context.Context, kept.Config) error {
 				if _, err := f.checkWAN(ctx, w.During([]kept.Entry{e})); err != nil {
 					return e.At(f.config, err)
 				}
-			}
-		}
-		for _, n := range c.Notify {
-			if err := tell.Can(n.To); err != nil {
-				return c.At(f.config, "notify", err)
 			}
 		}
 		if err := checkArchive(c, f.config); err != nil {

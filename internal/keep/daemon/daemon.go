@@ -23,6 +23,7 @@ import (
 	"unbloat/internal/keep/metrics"
 	"unbloat/internal/keep/steer"
 	"unbloat/internal/keep/supervise"
+	"unbloat/internal/keep/tell"
 	"unbloat/internal/measure/netio"
 )
 
@@ -69,6 +70,8 @@ type Options struct {
 	Count func(device string) (received, sent uint64, ok bool)
 	// Reflect opens what asks far ends how a line does; nil: this machine's sockets.
 	Reflect func(clock *netio.Clock, device string) (netio.ReflectorSocket, error)
+	// Send tells a receiver of an incident; nil: this build can't.
+	Send func(ctx context.Context, to config.Notify, secret string, m tell.Message) error
 	// Archive keeps on a disk what lines did; nil: this build can't.
 	Archive Archive
 	// Metrics serves metrics at an address until ctx ends; nil: this build does not.

@@ -119,11 +119,11 @@ func (d *Daemon) keepTelling(ctx context.Context) {
 		d.mu.Lock()
 		to := d.config.Notify
 		d.mu.Unlock()
-		if !slices.EqualFunc(now, to, config.Notify.Equal) {
+		if d.o.Send != nil && !slices.EqualFunc(now, to, config.Notify.Equal) {
 			end()
 			now = to
 			of, cancel := context.WithCancel(ctx)
-			t := tell.New(to, tell.Options{Getenv: d.o.Getenv, Now: d.now, Log: d.trouble})
+			t := tell.New(to, tell.Options{Getenv: d.o.Getenv, Now: d.now, Log: d.trouble, Send: d.o.Send})
 			var done sync.WaitGroup
 			done.Go(func() { t.Run(of) })
 			end = func() { cancel(); done.Wait() }

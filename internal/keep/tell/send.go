@@ -1,5 +1,3 @@
-//go:build !router
-
 package tell
 
 import (
@@ -25,9 +23,6 @@ import (
 	"unbloat/internal/keep/incident"
 )
 
-// Can says why this build can't tell such a receiver; nil: it can.
-func Can(string) error { return nil }
-
 // SignatureHeader has the HMAC-SHA-256 of a webhook's body, with its secret as the key.
 const SignatureHeader = "X-Unbloat-Signature"
 
@@ -43,7 +38,8 @@ func bodyOf(x incident.Incident) string {
 	return string(b)
 }
 
-func send(ctx context.Context, to config.Notify, secret string, m Message) error {
+// Send sends a message over the network. The small build does not refer to it.
+func Send(ctx context.Context, to config.Notify, secret string, m Message) error {
 	switch to.To {
 	case "ntfy":
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, to.URL, strings.NewReader(m.Text))

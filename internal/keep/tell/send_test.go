@@ -1,5 +1,3 @@
-//go:build !router
-
 package tell
 
 import (
@@ -26,7 +24,7 @@ import (
 func once(t *testing.T, n config.Notify) error {
 	t.Helper()
 	r := &receiver{gate: gate{to: n}}
-	return r.try(t.Context(), &Options{Getenv: os.Getenv, Send: send}, messageOf(wrong("a", incident.Severe, false), "de", time.Now()))
+	return r.try(t.Context(), &Options{Getenv: os.Getenv, Send: Send}, messageOf(wrong("a", incident.Severe, false), "de", time.Now()))
 }
 
 // ntfy gets a title, a priority and a text; a webhook what its key has signed. Neither

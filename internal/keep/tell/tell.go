@@ -33,8 +33,7 @@ type Options struct {
 	Getenv func(string) string
 	Now    func() time.Time
 	Log    func(format string, args ...any)
-	// Send sends a message; nil: by the network.
-	Send func(ctx context.Context, to config.Notify, secret string, m Message) error
+	Send   func(ctx context.Context, to config.Notify, secret string, m Message) error
 }
 
 // A Teller tells receivers.
@@ -56,9 +55,6 @@ type Count struct {
 func New(to []config.Notify, o Options) *Teller {
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-	if o.Send == nil {
-		o.Send = send
 	}
 	t := &Teller{o: o}
 	for _, n := range to {
