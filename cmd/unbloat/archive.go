@@ -21,7 +21,7 @@ import (
 
 // offerArchive gives the daemon what keeps the history of lines on a disk, and what tells
 // people of incidents.
-func offerArchive(o *daemon.Options) { o.Archive, o.Send = lineArchive{}, tell.Send }
+func offerArchive(o *daemon.Options) { o.Archive, o.Send, o.MQTT = lineArchive{}, tell.Send, tell.MQTT }
 
 // checkArchive refuses a history that this build can't keep.
 func checkArchive(kept.Config, string) error { return nil }

@@ -12,7 +12,7 @@ import (
 
 // A Notify is somebody who is told of incidents.
 type Notify struct {
-	To          string        // ntfy, webhook or mail
+	To          string        // ntfy, webhook, mail or mqtt
 	URL         string        // where
 	SecretFile  string        // has a token, a password or the webhook's key; "": none
 	SecretEnv   string        // the same in a variable of the environment
@@ -42,7 +42,7 @@ func (n Notify) Host() string {
 }
 
 // Receivers are what can be told.
-func Receivers() []string { return []string{"ntfy", "webhook", "mail"} }
+func Receivers() []string { return []string{"ntfy", "webhook", "mail", "mqtt"} }
 
 // DefaultMost is how many messages an hour a receiver gets at most.
 const DefaultMost = 6
@@ -74,7 +74,7 @@ func (t notifyTable) notify(name string, at map[string]int) (n Notify, err error
 		return &Error{name, line, key, fmt.Errorf(format, args...)}
 	}
 	n = Notify{To: t.To, URL: t.URL, SecretFile: t.SecretFile, SecretEnv: t.SecretEnv, MinSeverity: t.MinSeverity, Most: t.Most, From: t.From, Recipients: t.Recipients, Language: t.Language}
-	schemes := map[string][]string{"ntfy": {"https", "http"}, "webhook": {"https", "http"}, "mail": {"smtp", "smtps"}}[t.To]
+	schemes := map[string][]string{"ntfy": {"https", "http"}, "webhook": {"https", "http"}, "mail": {"smtp", "smtps"}, "mqtt": {"mqtt", "mqtts"}}[t.To]
 	u, uerr := url.Parse(t.URL)
 	switch {
 	case schemes == nil:

@@ -272,6 +272,7 @@ func configurations(t *rapid.T) string {
 		b.WriteString("[[notify]]\n")
 		write(rapid.SampledFrom([][]key{
 			{{"to", `"ntfy"`}, {"url", `"https://ntfy.example/topic"`}, {"secret_file", `"/etc/unbloat/token"`}, {"min_severity", `"severe"`}, {"quiet", `"22:00-07:00"`}, {"most", "3"}},
+			{{"to", `"mqtt"`}, {"url", `"mqtts://me@mqtt.example"`}, {"secret_file", `"/etc/unbloat/mqtt"`}},
 			{{"to", `"webhook"`}, {"url", `"http://192.0.2.1/hook"`}, {"secret_env", `"KEY"`}, {"language", `"de"`}},
 			{{"to", `"mail"`}, {"url", `"smtp://me@mail.example:587"`}, {"from", `"me@mail.example"`}, {"recipients", `["you@mail.example", "they@mail.example"]`}},
 		}).Draw(t, "receiver"))

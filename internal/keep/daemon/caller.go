@@ -38,6 +38,7 @@ const (
 	byPage    = "page"
 
 	bySchedule = "schedule"
+	byMQTT     = "mqtt"
 )
 
 // by names who asks, for events.

@@ -72,6 +72,7 @@ type Options struct {
 	Reflect func(clock *netio.Clock, device string) (netio.ReflectorSocket, error)
 	// Send tells a receiver of an incident; nil: this build can't.
 	Send func(ctx context.Context, to config.Notify, secret string, m tell.Message) error
+	MQTT func(ctx context.Context, to config.Notify, secret func() (string, error), h tell.House, log func(string, ...any)) (func(context.Context, tell.Message) error, error)
 	// Archive keeps on a disk what lines did; nil: this build can't.
 	Archive Archive
 	// Metrics serves metrics at an address until ctx ends; nil: this build does not.

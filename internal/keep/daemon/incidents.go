@@ -5,13 +5,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"unbloat/internal/keep/config"
 	"unbloat/internal/keep/incident"
+	"unbloat/internal/keep/metrics"
+	"unbloat/internal/keep/supervise"
 	"unbloat/internal/keep/tell"
+	"unbloat/internal/measure/verdict"
+	"unbloat/unit"
 )
 
 // incidentDays is how long incidents are kept.
@@ -123,7 +128,7 @@ func (d *Daemon) keepTelling(ctx context.Context) {
 			end()
 			now = to
 			of, cancel := context.WithCancel(ctx)
-			t := tell.New(to, tell.Options{Getenv: d.o.Getenv, Now: d.now, Log: d.trouble, Send: d.o.Send})
+			t := tell.New(to, tell.Options{Getenv: d.o.Getenv, Now: d.now, Log: d.trouble, Send: d.o.Send, MQTT: d.o.MQTT, House: tell.House{Lines: d.lineStates, Switch: d.switchLine}})
 			var done sync.WaitGroup
 			done.Go(func() { t.Run(of) })
 			end = func() { cancel(); done.Wait() }
@@ -135,6 +140,64 @@ func (d *Daemon) keepTelling(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+}
+
+// lineStates are how the lines are now, for what shows them elsewhere.
+func (d *Daemon) lineStates() []tell.LineState {
+	var out []tell.LineState
+	now := d.now()
+	for _, w := range d.all() {
+		s, _ := w.snapshot()
+		is := tell.LineState{Key: w.key, Name: s.Name(), DelayMs: -1, Incident: "none", Shaping: "OFF"}
+		if s.State == supervise.InPlace {
+			ways := s.Ways()
+			is.Shaping, is.LimitDown, is.LimitUp = "ON", int64(ways[0].Rate), int64(ways[1].Rate)
+		}
+		var worst []float64
+		if r := w.ring.Load(); r != nil {
+			const span, fresh = 10 * time.Minute, 3 * time.Second
+			r.Seconds(d.instant(now.Add(-span)), d.instant(now.Add(time.Second)), func(i unit.Instant, m metrics.Moment) {
+				delay := float64(max(m.Way[0].DelayMax, m.Way[1].DelayMax))
+				if delay >= 0 {
+					worst = append(worst, delay)
+				}
+				if d.clockAt(i).After(now.Add(-fresh)) {
+					is.Down, is.Up = int64(m.Way[0].Carried), int64(m.Way[1].Carried)
+					is.DelayMs = max(delay, -1)
+				}
+			})
+		}
+		if least := 30; len(worst) >= least {
+			const share = 0.95
+			slices.Sort(worst)
+			is.Grade = verdict.Grade(unit.FromMs(worst[int(share*float64(len(worst)-1))]))
+		}
+		d.watched.mu.Lock()
+		for _, x := range d.watched.all {
+			if !x.Over() && keyOf(x.Router, x.WAN) == w.key {
+				is.Incident = string(x.Kind)
+			}
+		}
+		d.watched.mu.Unlock()
+		out = append(out, is)
+	}
+	return out
+}
+
+// switchLine turns the shaping of a line on or off, for somebody elsewhere.
+func (d *Daemon) switchLine(ctx context.Context, key string, on bool) error {
+	router, iface := "", key
+	if i := strings.LastIndexByte(key, ' '); i >= 0 {
+		router, iface = key[:i], key[i+1:]
+	}
+	c, at := &Caller{d: d, name: byMQTT}, Name{iface, router}
+	var err error
+	if on {
+		_, err = c.On(ctx, at, OnParams{})
+	} else {
+		_, err = c.Revert(ctx, at, IDParams{})
+	}
+	return err
 }
 
 // incidentsEvery is how often incidents that have ended are written to the disk.

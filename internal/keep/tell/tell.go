@@ -1,4 +1,4 @@
-// Package tell tells people of incidents where they are: by ntfy, a webhook or mail. A
+// Package tell tells people of incidents where they are: by ntfy, a webhook, mail or MQTT. A
 // receiver that hangs or refuses slows nothing: each has a bounded queue of its own, and
 // what does not fit is dropped and counted.
 package tell
@@ -34,6 +34,9 @@ type Options struct {
 	Now    func() time.Time
 	Log    func(format string, args ...any)
 	Send   func(ctx context.Context, to config.Notify, secret string, m Message) error
+	// MQTT opens a broker, until ctx ends.
+	MQTT  func(ctx context.Context, to config.Notify, secret func() (string, error), h House, log func(string, ...any)) (func(context.Context, Message) error, error)
+	House House
 }
 
 // A Teller tells receivers.
@@ -207,6 +210,17 @@ func (r *receiver) done(m Message, err error, log func(string, ...any)) {
 }
 
 func (r *receiver) run(ctx context.Context, o *Options) {
+	if r.to.To == "mqtt" {
+		publish, err := o.MQTT(ctx, r.to, func() (string, error) { return secretOf(r.to, o.Getenv) }, o.House, o.Log)
+		of := *o
+		of.Send = func(ctx context.Context, _ config.Notify, _ string, m Message) error {
+			if err != nil {
+				return err
+			}
+			return publish(ctx, m)
+		}
+		o = &of
+	}
 	again := firstAgain
 	for {
 		m, ok := r.next(o.Now())
@@ -292,6 +306,7 @@ type Message struct {
 	Severity    incident.Severity
 	Over        bool
 	Body        string // JSON, for programs
+	Line        string // its WAN, and its router before it
 	made        time.Time
 }
 
@@ -308,5 +323,6 @@ func messageOf(x incident.Incident, language string, now time.Time) Message {
 	}
 	m.Text = l.Say(reason.NotifyText, "begin", x.Begin.Local().Format(time.DateTime), "part", l.Name("part "+string(x.Part)), "what", x.What.Text(l, reason.Page), "why", x.Why.Text(l, reason.Page))
 	m.Body = bodyOf(x)
+	m.Line = strings.TrimSpace(x.Router + " " + x.WAN)
 	return m
 }

@@ -1,0 +1,139 @@
+package tell
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/eclipse/paho.golang/autopaho"
+	"github.com/eclipse/paho.golang/paho"
+
+	"unbloat/internal/keep/config"
+	"unbloat/internal/keep/incident"
+)
+
+// broker runs mosquitto with a user and a password.
+func broker(t *testing.T) (port string) {
+	t.Helper()
+	for _, program := range []string{"mosquitto", "mosquitto_passwd"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("SKIPPED: there is no %s; apt-get install mosquitto", program)
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ = net.SplitHostPort(l.Addr().String())
+	l.Close()
+	dir := t.TempDir()
+	conf, users := filepath.Join(dir, "conf"), filepath.Join(dir, "users")
+	if out, err := exec.CommandContext(t.Context(), "mosquitto_passwd", "-b", "-c", users, "me", "s3cret").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	text := fmt.Sprintf("listener %s 127.0.0.1\nallow_anonymous false\npassword_file %s\nuser root\n", port, users)
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), "mosquitto", "-c", conf)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	return port
+}
+
+// A real broker keeps what Home Assistant finds the line by and how it is, gets an incident
+// with its end, and its switch turns the shaping off, and on. When the daemon goes it is
+// offline. Nothing of the password is told.
+func TestMQTT(t *testing.T) {
+	port := broker(t)
+	key := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(key, []byte("s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	heard := make(chan *paho.Publish, 64)
+	at, _ := url.Parse("mqtt://127.0.0.1:" + port)
+	home, err := autopaho.NewConnection(ctx, autopaho.ClientConfig{ServerUrls: []*url.URL{at}, KeepAlive: 30, ConnectUsername: "me", ConnectPassword: []byte("s3cret"),
+		ReconnectBackoff: func(int) time.Duration { return 100 * time.Millisecond }, // until the broker listens
+		OnConnectionUp: func(m *autopaho.ConnectionManager, _ *paho.Connack) {
+			go m.Subscribe(ctx, &paho.Subscribe{Subscriptions: []paho.SubscribeOptions{{Topic: "#", QoS: 1}}})
+		},
+		ClientConfig: paho.ClientConfig{ClientID: "home", OnPublishReceived: []func(paho.PublishReceived) (bool, error){func(p paho.PublishReceived) (bool, error) {
+			heard <- p.Packet
+			return true, nil
+		}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := home.AwaitConnection(ctx); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]string{}
+	hear := func(topic, says string) {
+		t.Helper()
+		for !strings.Contains(seen[topic], says) || seen[topic] == "" {
+			select {
+			case p := <-heard:
+				seen[p.Topic] = string(p.Payload)
+			case <-ctx.Done():
+				t.Fatalf("%s does not say %q; there is %v", topic, says, seen)
+			}
+		}
+	}
+	var mu sync.Mutex
+	logged, switched := "", make(chan string, 4)
+	to := config.Notify{To: "mqtt", URL: "mqtt://me@127.0.0.1:" + port, SecretFile: key, MinSeverity: "major", Most: 6}
+	tell := New([]config.Notify{to}, Options{Getenv: os.Getenv, Send: Send, MQTT: MQTT, Log: func(f string, a ...any) { mu.Lock(); logged += fmt.Sprintf(f, a...); mu.Unlock() },
+		House: House{Lines: func() []LineState {
+			return []LineState{{Key: "pppoe-wan", Name: "pppoe-wan", Down: 5e6, Shaping: "ON", Incident: "none", Grade: "A"}}
+		},
+			Switch: func(_ context.Context, key string, on bool) error { switched <- fmt.Sprint(key, on); return nil }}})
+	of, end := context.WithCancel(ctx)
+	done := make(chan bool)
+	go func() { defer close(done); tell.Run(of) }()
+	hear("homeassistant/sensor/unbloat_pppoe_wan_down_bps/config", `"unique_id":"unbloat_pppoe_wan_down_bps"`)
+	hear("homeassistant/switch/unbloat_pppoe_wan_shaping/config", `"command_topic":"unbloat/pppoe_wan/shaping/set"`)
+	hear("unbloat/available", "online")
+	hear("unbloat/pppoe_wan/state", `"down_bps":5000000`)
+	var d map[string]any
+	if err := json.Unmarshal([]byte(seen["homeassistant/sensor/unbloat_pppoe_wan_delay_ms/config"]), &d); err != nil || d["unit_of_measurement"] != "ms" {
+		t.Errorf("%v %v", d, err)
+	}
+	x := wrong("a", incident.Severe, false)
+	x.WAN = "pppoe-wan"
+	tell.Tell(x)
+	hear("unbloat/pppoe_wan/incident", `"event":"begin"`)
+	x.End = x.Begin.Add(time.Minute)
+	tell.Tell(x)
+	hear("unbloat/pppoe_wan/incident", `"event":"end"`)
+	for _, c := range []string{"maybe", "OFF", "ON"} {
+		if _, err := home.Publish(ctx, &paho.Publish{Topic: "unbloat/pppoe_wan/shaping/set", QoS: 1, Payload: []byte(c)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := map[string]bool{<-switched: true, <-switched: true}
+	if !got["pppoe-wanfalse"] || !got["pppoe-wantrue"] || len(switched) > 0 {
+		t.Errorf("it was switched %v", got)
+	}
+	end()
+	<-done
+	hear("unbloat/available", "offline")
+	if all := logged + fmt.Sprint(tell.Counts(), seen); strings.Contains(all, "s3cret") {
+		t.Errorf("the password is told: %s", all)
+	}
+	if c := tell.Counts()[0]; c.Sent != 2 || c.Dropped != 0 {
+		t.Errorf("%+v", c)
+	}
+}
