@@ -406,6 +406,7 @@ func sleeps() map[string]struct {
 		"internal/cure/apply/lab_errors_linux_test.go":            {4, virtual},
 		"internal/cure/apply/lab_retune_linux_test.go":            {4, virtual},
 		"internal/keep/daemon/lab_follow_linux_test.go":           {3, virtual},
+		"internal/keep/daemon/lab_incidents_linux_test.go":        {3, virtual},
 		"internal/keep/daemon/lab_linux_test.go":                  {12, virtual},
 		"internal/keep/daemon/conform_test.go":                    {3, bubble},
 		"internal/keep/daemon/retune_test.go":                     {6, bubble},
@@ -961,7 +962,7 @@ func TestHouse(t *testing.T) {
 // The program that people copy to a machine stays small; `make router` holds the size of
 // the one for routers.
 func TestProgramIsSmall(t *testing.T) {
-	const most = 30e6
+	const most = 30.3e6 // incidents, their dossier and who is told of them took 0.2 MB
 	info, err := os.Stat("bin/unbloat")
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Skip("SKIPPED: there is no bin/unbloat; `make build` makes it")
@@ -969,7 +970,7 @@ func TestProgramIsSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	if info.Size() > most {
-		t.Errorf("bin/unbloat has %.1f MB, at most %.0f", float64(info.Size())/1e6, most/1e6)
+		t.Errorf("bin/unbloat has %.1f MB, at most %.1f", float64(info.Size())/1e6, most/1e6)
 	}
 }
 
