@@ -950,7 +950,7 @@ func TestHouse(t *testing.T) {
 		n, most int
 	}{
 		{"packages with code", len(lines), 82},
-		{"lines of product code, without the laboratory, stand-ins, tests, comments and blank lines", product, 87400},
+		{"lines of product code, without the laboratory, stand-ins, tests, comments and blank lines", product, 88550},
 	} {
 		t.Logf("%d %s, at most %d", x.n, x.what, x.most)
 		if x.n > x.most {
