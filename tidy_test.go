@@ -103,7 +103,7 @@ func below() map[string][]string {
 		"internal/keep/metrics":     {"unit", "guard", "internal/keep/follow", "internal/keep/supervise"},
 		"internal/keep/flows":       {"unit"},
 		"internal/keep/incident":    {"unit", "reason"},
-		"internal/keep/tell":        {"reason", "internal/keep/config", "internal/keep/incident"},
+		"internal/keep/tell":        {"reason", "internal/keep/config", "internal/keep/incident", "internal/keep/tell"},
 		"internal/keep/daemon":      {"unit", "reason", "guard", "internal/cure/classify", "internal/cure/plan", "internal/cure/lang", "internal/cure/platform", "internal/cure/apply", "internal/cure/tune", "internal/measure/phases", "internal/keep/config", "internal/keep/supervise", "internal/keep/metrics", "internal/keep/follow", "internal/keep/steer", "internal/keep/delay", "internal/keep/incident", "internal/keep/tell", "internal/measure/netio", "internal/measure/path", "internal/measure/verdict"},
 		"internal/keep/page":        {"unit", "reason", "guard", "web", "internal/measure/verdict", "internal/cure/classify", "internal/cure/platform", "internal/cure/tune", "internal/keep"},
 		"internal/show/report":      {"unit", "reason", "guard", "internal/keep/incident", "internal/cure/plan", "internal/cure/tune", "internal/measure/framing", "internal/measure/verdict", "internal/measure/path"},
@@ -949,7 +949,7 @@ func TestHouse(t *testing.T) {
 		what    string
 		n, most int
 	}{
-		{"packages with code", len(lines), 82},
+		{"packages with code", len(lines), 83},
 		{"lines of product code, without the laboratory, stand-ins, tests, comments and blank lines", product, 88550},
 	} {
 		t.Logf("%d %s, at most %d", x.n, x.what, x.most)

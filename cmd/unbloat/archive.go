@@ -14,14 +14,16 @@ import (
 	"unbloat/internal/keep/incident"
 	"unbloat/internal/keep/metrics"
 	"unbloat/internal/keep/page"
-	"unbloat/internal/keep/tell"
+	"unbloat/internal/keep/tell/network"
 	"unbloat/internal/show/store"
 	"unbloat/unit"
 )
 
 // offerArchive gives the daemon what keeps the history of lines on a disk, and what tells
 // people of incidents.
-func offerArchive(o *daemon.Options) { o.Archive, o.Send, o.MQTT = lineArchive{}, tell.Send, tell.MQTT }
+func offerArchive(o *daemon.Options) {
+	o.Archive, o.Send, o.MQTT = lineArchive{}, network.Send, network.MQTT
+}
 
 // checkArchive refuses a history that this build can't keep.
 func checkArchive(kept.Config, string) error { return nil }

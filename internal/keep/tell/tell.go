@@ -5,6 +5,7 @@ package tell
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -183,7 +184,7 @@ func (r *receiver) take(x incident.Incident, now time.Time) {
 func (r *receiver) next(now time.Time) (m Message, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for len(r.waiting) > 0 && now.Sub(r.waiting[0].made) > mostAge {
+	for len(r.waiting) > 0 && now.Sub(r.waiting[0].Made) > mostAge {
 		r.waiting = slices.Delete(r.waiting, 0, 1)
 		r.dropped++
 	}
@@ -307,16 +308,28 @@ type Message struct {
 	Over        bool
 	Body        string // JSON, for programs
 	Line        string // its WAN, and its router before it
-	made        time.Time
+	Made        time.Time
 }
 
 // MessageSchema names the JSON layout of a webhook's body.
 const MessageSchema = "unbloat.notify/1"
 
+func bodyOf(x incident.Incident) string {
+	b, err := json.Marshal(struct {
+		Schema string `json:"schema"`
+		Event  string `json:"event"`
+		incident.Incident
+	}{MessageSchema, map[bool]string{false: "begin", true: "end"}[x.Over()], x})
+	if err != nil { // its figures are finite
+		return "{}"
+	}
+	return string(b)
+}
+
 func messageOf(x incident.Incident, language string, now time.Time) Message {
 	l := reason.Choose(language)
 	name := config.WAN{Interface: x.WAN, Router: x.Router}.Name()
-	m := Message{Severity: x.Severity, Over: x.Over(), made: now}
+	m := Message{Severity: x.Severity, Over: x.Over(), Made: now}
 	m.Title = fmt.Sprintf("%s: %s, %s", name, l.Name("kind "+string(x.Kind)), l.Name("severity "+string(x.Severity)))
 	if x.Over() {
 		m.Title = l.Say(reason.NotifyOver, "title", m.Title, "lasted", x.Lasted(now).Round(time.Second).String())
@@ -325,4 +338,24 @@ func messageOf(x incident.Incident, language string, now time.Time) Message {
 	m.Body = bodyOf(x)
 	m.Line = strings.TrimSpace(x.Router + " " + x.WAN)
 	return m
+}
+
+// A LineState is how a line is now, for what shows it.
+type LineState struct {
+	Key       string  `json:"-"` // as daemon.While takes it
+	Name      string  `json:"-"`
+	Down      int64   `json:"down_bps"`       // carried; 0: nothing, or not known
+	Up        int64   `json:"up_bps"`         //
+	LimitDown int64   `json:"limit_down_bps"` // the shaper's; 0: none
+	LimitUp   int64   `json:"limit_up_bps"`
+	DelayMs   float64 `json:"delay_ms"` // that queues add, in the worse direction; -1: not known
+	Grade     string  `json:"grade"`    // of the last ten minutes; "": too little is known
+	Incident  string  `json:"incident"` // kind of what is wrong now; "none"
+	Shaping   string  `json:"shaping"`  // ON or OFF
+}
+
+// A House is what a broker needs of the daemon.
+type House struct {
+	Lines  func() []LineState
+	Switch func(ctx context.Context, key string, on bool) error
 }

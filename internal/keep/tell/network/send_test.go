@@ -1,10 +1,12 @@
-package tell
+package network_test
 
 import (
 	"bufio"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -18,13 +20,35 @@ import (
 
 	"unbloat/internal/keep/config"
 	"unbloat/internal/keep/incident"
+	"unbloat/internal/keep/tell"
+	"unbloat/internal/keep/tell/network"
+	"unbloat/reason"
+	"unbloat/testkit/await"
 )
 
-// once sends one message as a receiver does.
+func wrong(id string, s incident.Severity) incident.Incident {
+	x := incident.Incident{ID: id, WAN: "eth0", Kind: incident.Outage, Part: incident.Provider, Severity: s, Begin: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)}
+	x.What, x.Why = reason.Of(reason.IncidentOutage, "asked", 9, "answered", 0), reason.Of(reason.BlameUnknown)
+	return x
+}
+
+// once tells a receiver of one incident, and returns why that failed.
 func once(t *testing.T, n config.Notify) error {
 	t.Helper()
-	r := &receiver{gate: gate{to: n}}
-	return r.try(t.Context(), &Options{Getenv: os.Getenv, Send: Send}, messageOf(wrong("a", incident.Severe, false), "de", time.Now()))
+	n.MinSeverity, n.Most, n.Language = "minor", 6, "de"
+	x := tell.New([]config.Notify{n}, tell.Options{Getenv: os.Getenv, Send: network.Send})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan bool)
+	go func() { defer close(done); x.Run(ctx) }()
+	x.Tell(wrong("a", incident.Severe))
+	var c tell.Count
+	await.Until(t, time.Minute, "it to be sent, or not", func() bool { c = x.Counts()[0]; return c.Sent > 0 || c.Failing != "" })
+	cancel()
+	<-done
+	if c.Failing != "" {
+		return errors.New(c.Failing)
+	}
+	return nil
 }
 
 // ntfy gets a title, a priority and a text; a webhook what its key has signed. Neither
@@ -57,7 +81,7 @@ func TestHTTP(t *testing.T) {
 	}
 	mac := hmac.New(sha256.New, []byte("the key"))
 	mac.Write(body)
-	if want := "sha256=" + hex.EncodeToString(mac.Sum(nil)); got.Header.Get(SignatureHeader) != want || !strings.Contains(string(body), `"schema":"`+MessageSchema+`","event":"begin"`) {
+	if want := "sha256=" + hex.EncodeToString(mac.Sum(nil)); got.Header.Get(network.SignatureHeader) != want || !strings.Contains(string(body), `"schema":"`+tell.MessageSchema+`","event":"begin"`) {
 		t.Errorf("webhook: %v\n%s", got.Header, body)
 	}
 	for _, answer = range []int{302, 403, 500} {

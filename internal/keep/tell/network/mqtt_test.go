@@ -1,4 +1,4 @@
-package tell
+package network_test
 
 import (
 	"context"
@@ -19,6 +19,8 @@ import (
 
 	"unbloat/internal/keep/config"
 	"unbloat/internal/keep/incident"
+	"unbloat/internal/keep/tell"
+	"unbloat/internal/keep/tell/network"
 )
 
 // broker runs mosquitto with a user and a password.
@@ -95,14 +97,14 @@ func TestMQTT(t *testing.T) {
 	var mu sync.Mutex
 	logged, switched := "", make(chan string, 4)
 	to := config.Notify{To: "mqtt", URL: "mqtt://me@127.0.0.1:" + port, SecretFile: key, MinSeverity: "major", Most: 6}
-	tell := New([]config.Notify{to}, Options{Getenv: os.Getenv, Send: Send, MQTT: MQTT, Log: func(f string, a ...any) { mu.Lock(); logged += fmt.Sprintf(f, a...); mu.Unlock() },
-		House: House{Lines: func() []LineState {
-			return []LineState{{Key: "pppoe-wan", Name: "pppoe-wan", Down: 5e6, Shaping: "ON", Incident: "none", Grade: "A"}}
+	told := tell.New([]config.Notify{to}, tell.Options{Getenv: os.Getenv, Send: network.Send, MQTT: network.MQTT, Log: func(f string, a ...any) { mu.Lock(); logged += fmt.Sprintf(f, a...); mu.Unlock() },
+		House: tell.House{Lines: func() []tell.LineState {
+			return []tell.LineState{{Key: "pppoe-wan", Name: "pppoe-wan", Down: 5e6, Shaping: "ON", Incident: "none", Grade: "A"}}
 		},
 			Switch: func(_ context.Context, key string, on bool) error { switched <- fmt.Sprint(key, on); return nil }}})
 	of, end := context.WithCancel(ctx)
 	done := make(chan bool)
-	go func() { defer close(done); tell.Run(of) }()
+	go func() { defer close(done); told.Run(of) }()
 	hear("homeassistant/sensor/unbloat_pppoe_wan_down_bps/config", `"unique_id":"unbloat_pppoe_wan_down_bps"`)
 	hear("homeassistant/switch/unbloat_pppoe_wan_shaping/config", `"command_topic":"unbloat/pppoe_wan/shaping/set"`)
 	hear("unbloat/available", "online")
@@ -111,12 +113,12 @@ func TestMQTT(t *testing.T) {
 	if err := json.Unmarshal([]byte(seen["homeassistant/sensor/unbloat_pppoe_wan_delay_ms/config"]), &d); err != nil || d["unit_of_measurement"] != "ms" {
 		t.Errorf("%v %v", d, err)
 	}
-	x := wrong("a", incident.Severe, false)
+	x := wrong("a", incident.Severe)
 	x.WAN = "pppoe-wan"
-	tell.Tell(x)
+	told.Tell(x)
 	hear("unbloat/pppoe_wan/incident", `"event":"begin"`)
 	x.End = x.Begin.Add(time.Minute)
-	tell.Tell(x)
+	told.Tell(x)
 	hear("unbloat/pppoe_wan/incident", `"event":"end"`)
 	for _, c := range []string{"maybe", "OFF", "ON"} {
 		if _, err := home.Publish(ctx, &paho.Publish{Topic: "unbloat/pppoe_wan/shaping/set", QoS: 1, Payload: []byte(c)}); err != nil {
@@ -130,10 +132,10 @@ func TestMQTT(t *testing.T) {
 	end()
 	<-done
 	hear("unbloat/available", "offline")
-	if all := logged + fmt.Sprint(tell.Counts(), seen); strings.Contains(all, "s3cret") {
+	if all := logged + fmt.Sprint(told.Counts(), seen); strings.Contains(all, "s3cret") {
 		t.Errorf("the password is told: %s", all)
 	}
-	if c := tell.Counts()[0]; c.Sent != 2 || c.Dropped != 0 {
+	if c := told.Counts()[0]; c.Sent != 2 || c.Dropped != 0 {
 		t.Errorf("%+v", c)
 	}
 }

@@ -1,4 +1,4 @@
-package tell
+package network
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/eclipse/paho.golang/paho"
 
 	"unbloat/internal/keep/config"
+	"unbloat/internal/keep/tell"
 )
 
 // Topics of a broker. Home Assistant finds the lines by what is kept under discovery.
@@ -28,32 +29,15 @@ const (
 // Times of a broker.
 const (
 	stateEvery = 10 * time.Second
-	keepAlive  = 30 // seconds
+	keepAlive  = 30               // seconds
+	sendTime   = 10 * time.Second // for one try
+	firstAgain = 5 * time.Second  // until the next
+	mostAgain  = 5 * time.Minute
 )
 
-// A LineState is how a line is now, for what shows it.
-type LineState struct {
-	Key       string  `json:"-"` // as daemon.While takes it
-	Name      string  `json:"-"`
-	Down      int64   `json:"down_bps"`       // carried; 0: nothing, or not known
-	Up        int64   `json:"up_bps"`         //
-	LimitDown int64   `json:"limit_down_bps"` // the shaper's; 0: none
-	LimitUp   int64   `json:"limit_up_bps"`
-	DelayMs   float64 `json:"delay_ms"` // that queues add, in the worse direction; -1: not known
-	Grade     string  `json:"grade"`    // of the last ten minutes; "": too little is known
-	Incident  string  `json:"incident"` // kind of what is wrong now; "none"
-	Shaping   string  `json:"shaping"`  // ON or OFF
-}
-
-// A House is what a broker needs of the daemon.
-type House struct {
-	Lines  func() []LineState
-	Switch func(ctx context.Context, key string, on bool) error
-}
-
 // MQTT keeps a connection to a broker until ctx ends: it shows the lines to Home Assistant,
-// takes its switch, and returns what publishes a message. The small build does not refer to it.
-func MQTT(ctx context.Context, to config.Notify, secret func() (string, error), h House, log func(string, ...any)) (func(context.Context, Message) error, error) {
+// takes its switch, and returns what publishes a message.
+func MQTT(ctx context.Context, to config.Notify, secret func() (string, error), h tell.House, log func(string, ...any)) (func(context.Context, tell.Message) error, error) {
 	u, err := url.Parse(to.URL)
 	if err != nil {
 		return nil, errors.New("its url is none")
@@ -120,7 +104,7 @@ func MQTT(ctx context.Context, to config.Notify, secret func() (string, error), 
 			}
 		}
 	}()
-	return func(ctx context.Context, x Message) error {
+	return func(ctx context.Context, x tell.Message) error {
 		_, err := m.Publish(ctx, &paho.Publish{Topic: root + idOf(x.Line) + "/incident", QoS: 1, Payload: []byte(x.Body)})
 		return err
 	}, nil
@@ -146,14 +130,14 @@ func keep(ctx context.Context, m *autopaho.ConnectionManager, topic string, v an
 	_, _ = m.Publish(ctx, &paho.Publish{Topic: topic, QoS: 1, Retain: true, Payload: []byte(text)}) // the next follows soon
 }
 
-func states(ctx context.Context, m *autopaho.ConnectionManager, h House) {
+func states(ctx context.Context, m *autopaho.ConnectionManager, h tell.House) {
 	for _, l := range h.Lines() {
 		keep(ctx, m, root+idOf(l.Key)+"/state", l)
 	}
 }
 
 // announce tells Home Assistant what there is, and that it is there.
-func announce(ctx context.Context, m *autopaho.ConnectionManager, h House) {
+func announce(ctx context.Context, m *autopaho.ConnectionManager, h tell.House) {
 	for _, l := range h.Lines() {
 		id := idOf(l.Key)
 		for _, s := range []struct{ kind, name, value, unit, class string }{

@@ -1,4 +1,6 @@
-package tell
+// Package network sends what package tell has to tell: by ntfy, a webhook, mail or MQTT. The
+// small build does not have it.
+package network
 
 import (
 	"bytes"
@@ -7,7 +9,6 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,25 +22,14 @@ import (
 
 	"unbloat/internal/keep/config"
 	"unbloat/internal/keep/incident"
+	"unbloat/internal/keep/tell"
 )
 
 // SignatureHeader has the HMAC-SHA-256 of a webhook's body, with its secret as the key.
 const SignatureHeader = "X-Unbloat-Signature"
 
-func bodyOf(x incident.Incident) string {
-	b, err := json.Marshal(struct {
-		Schema string `json:"schema"`
-		Event  string `json:"event"`
-		incident.Incident
-	}{MessageSchema, map[bool]string{false: "begin", true: "end"}[x.Over()], x})
-	if err != nil { // its figures are finite
-		return "{}"
-	}
-	return string(b)
-}
-
-// Send sends a message over the network. The small build does not refer to it.
-func Send(ctx context.Context, to config.Notify, secret string, m Message) error {
+// Send sends a message by ntfy, a webhook or mail.
+func Send(ctx context.Context, to config.Notify, secret string, m tell.Message) error {
 	switch to.To {
 	case "ntfy":
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, to.URL, strings.NewReader(m.Text))
@@ -87,7 +77,7 @@ func post(r *http.Request) error {
 
 // sendMail sends by SMTP: over TLS from the begin (smtps), or after STARTTLS, without which
 // no password is sent.
-func sendMail(ctx context.Context, to config.Notify, secret string, m Message) error {
+func sendMail(ctx context.Context, to config.Notify, secret string, m tell.Message) error {
 	u, err := url.Parse(to.URL)
 	if err != nil {
 		return errors.New("its url is none")
@@ -135,7 +125,7 @@ func sendMail(ctx context.Context, to config.Notify, secret string, m Message) e
 		return err
 	}
 	text := fmt.Sprintf("From: %s\r\nTo: %s\r\nDate: %s\r\nSubject: %s\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\nAuto-Submitted: auto-generated\r\n\r\n%s\r\n",
-		to.From, strings.Join(to.Recipients, ", "), m.made.Format(time.RFC1123Z), mime.QEncoding.Encode("utf-8", m.Title), strings.ReplaceAll(m.Text, "\n", "\r\n"))
+		to.From, strings.Join(to.Recipients, ", "), m.Made.Format(time.RFC1123Z), mime.QEncoding.Encode("utf-8", m.Title), strings.ReplaceAll(m.Text, "\n", "\r\n"))
 	if _, err := io.WriteString(w, text); err != nil {
 		return err
 	}
