@@ -69,8 +69,6 @@ func German() *Language {
 	maps.Copy(l.Words, germanFollow())
 	maps.Copy(l.Words, germanIncidents())
 	maps.Copy(l.Names, germanIncidentNames())
-	maps.Copy(l.Words, germanDossier())
-	maps.Copy(l.Names, germanDossierNames())
 	maps.Copy(l.Words, englishPlan()) // plans are not translated into German yet, but for what the daemon tells of them
 	maps.Copy(l.Words, map[Code]string{
 		ClassesNone: "Klassen fallen weg: {causes}",

@@ -1,5 +1,7 @@
 package reason
 
+import "maps"
+
 // Sentences of a dossier: a report of incidents.
 const (
 	DossierNone      Code = "dossier_none"
@@ -67,4 +69,17 @@ func germanDossierNames() map[string]string {
 		"dossier begin": "Beginn", "dossier lasted": "Dauer", "dossier kind": "was", "dossier severity": "Schwere", "dossier part": "liegt an", "dossier goes on": "dauert an", "dossier count": "Störungen", "dossier total": "zusammen",
 		"dossier what": "Was", "dossier why": "Warum", "dossier lost": "Verlorene Proben", "dossier delay": "Mehr Verzögerung, Median", "dossier carried": "Getragen, Mittel", "dossier first": "erster Router", "dossier far": "ferne Ziele", "dossier from": "von",
 	}
+}
+
+// WithDossier returns a language with the words of a dossier, for which routers have no room.
+func WithDossier(l *Language) *Language {
+	out := *l
+	out.Words, out.Names = maps.Clone(l.Words), maps.Clone(l.Names)
+	words, names := englishDossier(), englishDossierNames()
+	if l.Tag == German().Tag {
+		words, names = germanDossier(), germanDossierNames()
+	}
+	maps.Copy(out.Words, words)
+	maps.Copy(out.Names, names)
+	return &out
 }

@@ -75,8 +75,6 @@ func newEnglish() *Language {
 	maps.Copy(l.Words, englishFollow())
 	maps.Copy(l.Words, englishIncidents())
 	maps.Copy(l.Names, englishIncidentNames())
-	maps.Copy(l.Words, englishDossier())
-	maps.Copy(l.Names, englishDossierNames())
 	maps.Copy(l.Words, englishPlan())
 	maps.Copy(l.Names, englishPlanNames())
 	maps.Copy(l.Names, englishWatch())

@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"net/mail"
 	"net/url"
 	"slices"
 	"strings"
@@ -125,7 +124,7 @@ func (t notifyTable) notify(name string, at map[string]int) (n Notify, err error
 		return n, bad("recipients", "mail needs them, as in recipients = [\"me@example.net\"]")
 	}
 	for _, a := range append([]string{t.From}, t.Recipients...) {
-		if p, err := mail.ParseAddress(a); err != nil || p.Address != a {
+		if user, host, ok := strings.Cut(a, "@"); !ok || user == "" || host == "" || strings.ContainsFunc(a, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("<>,;:\"()[]\\", r) }) {
 			return n, bad("recipients", "%q is not an address of mail; from needs one, and each of recipients", a)
 		}
 	}

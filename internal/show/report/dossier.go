@@ -107,7 +107,7 @@ type dossierPage struct {
 }
 
 func (d *Dossier) html(b *bytes.Buffer) error {
-	h := dossierPage{page{b}, d, cmp.Or(d.Language, reason.English())}
+	h := dossierPage{page{b}, d, reason.WithDossier(cmp.Or(d.Language, reason.English()))}
 	name := clean(d.WAN)
 	if d.Router != "" {
 		name += " " + h.l.Name("dossier from") + " " + clean(d.Router)

@@ -87,7 +87,7 @@ func TestDossier(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := page.String()
-		for _, want := range []string{`lang="` + l.Tag + `"`, incident.Digest(raw.Bytes()), d.Incidents[0].Digest, l.Name("part provider"), l.Name("dossier method"), "Cloudflare", "6 min 00 s"} {
+		for _, want := range []string{`lang="` + l.Tag + `"`, incident.Digest(raw.Bytes()), d.Incidents[0].Digest, l.Name("part provider"), reason.WithDossier(l).Name("dossier method"), "Cloudflare", "6 min 00 s"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: %q is missing", l.Tag, want)
 			}
@@ -117,7 +117,7 @@ func TestDossier(t *testing.T) {
 	}
 	d.Incidents = nil
 	object.Reset()
-	if err := report.WriteDossier(report.FormatHTML, &object, d); err != nil || !strings.Contains(object.String(), reason.German().Say(reason.DossierNone)) {
+	if err := report.WriteDossier(report.FormatHTML, &object, d); err != nil || !strings.Contains(object.String(), reason.WithDossier(reason.German()).Say(reason.DossierNone)) {
 		t.Errorf("without incidents: %v", err)
 	}
 }
