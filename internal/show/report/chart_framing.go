@@ -69,5 +69,5 @@ func (p plot) framing(e *framing.Estimate) {
 	case e.MPU > 0:
 		words += fmt.Sprintf(", %d at least", e.MPU)
 	}
-	p.fig.text(p.x1, p.y1-10, words, font{textSize, false, inkText, atEnd})
+	p.fig.text(p.x1-8, p.y1-10, words, font{textSize, false, inkText, atEnd})
 }

@@ -21,21 +21,23 @@ func sheet(p Page) *figure {
 		}
 	}
 	lines(p.title(), 22, true, inkText)
-	y += 8
-	c := inkText
-	if p.invalid() {
-		c = inkBad
-	}
-	lines(p.sentence(), 16, false, c)
-	y += 6
-	for _, r := range p.runs() {
-		lines(r.heading()+": "+gradeWords(r)+join(", ", english().conditions(r.test)), 12.5, false, inkMuted)
-	}
-	for _, t := range p.Paths {
-		lines(pathHeading(t)+": "+pathConditions(t), 12.5, false, inkMuted)
-	}
-	for _, n := range p.notes() {
-		lines(n, 12.5, false, inkMuted)
+	if p.Chart == "" {
+		y += 8
+		c := inkText
+		if p.invalid() {
+			c = inkBad
+		}
+		lines(p.sentence(), 16, false, c)
+		y += 6
+		for _, r := range p.runs() {
+			lines(r.heading()+": "+gradeWords(r)+join(", ", english().conditions(r.test)), 12.5, false, inkMuted)
+		}
+		for _, t := range p.Paths {
+			lines(pathHeading(t)+": "+pathConditions(t), 12.5, false, inkMuted)
+		}
+		for _, n := range p.notes() {
+			lines(n, 12.5, false, inkMuted)
+		}
 	}
 	for _, ch := range charts(p, l) {
 		y += 30
@@ -49,7 +51,9 @@ func sheet(p Page) *figure {
 	if p.last() == nil && len(p.Paths) == 0 {
 		about = "Rates are means of each step of time, delays its worst. Made by unbloat."
 	}
-	lines(about, 11.5, false, inkMuted)
+	if p.Chart == "" {
+		lines(about, 11.5, false, inkMuted)
+	}
 	f.h = y + pad
 	return f
 }
