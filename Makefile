@@ -186,7 +186,6 @@ bench: setup-test setup-bench build kernel ## benchmarks; the lab's speed among 
 compare: build kernel ## docs/evidence: ours beside what others do, on the real kernel, three seeds each (twenty minutes a seed on two cores); goes on where it was stopped
 	@bin/unbloat lab compare --seeds 3 --markdown docs/evidence -o bin/compare.html --resume bin/compare-$(VERSION).jsonl
 	@bin/unbloat lab compare --subject calls --seeds 1 --markdown docs/evidence --resume bin/compare-$(VERSION).jsonl
-	@bin/unbloat lab compare --subject framing --seeds 3 --markdown docs/evidence --resume bin/compare-$(VERSION).jsonl
 	@bin/unbloat lab compare --subject following --seeds 1 --markdown docs/evidence --resume bin/compare-$(VERSION).jsonl
 	@echo "the figures are in docs/evidence, the same as a page in bin/compare.html"
 
