@@ -42,7 +42,7 @@ func newIncidentsCommand() *cobra.Command {
 		GroupID: "main",
 		Short:   "List what went wrong on a line, when, and which part is to blame",
 		Long: `Lists the outages, losses, delays, slow times and changes of path that the daemon has
-seen on lines with watch = true in its configuration, the newest last. Each has the
+seen on lines with incidents = true in its configuration, the newest last. Each has the
 part to blame: the home, this router, the line up to the provider's first router, the
 provider beyond it, one far end alone; or it is not sure. With an ID, it shows that
 one; with --json its samples too.
@@ -110,7 +110,7 @@ func (f *incidentFlags) read(ctx context.Context, id string, from, to time.Time)
 
 // noDaemon is the error where nobody knows of incidents.
 func noDaemon() error {
-	return &platform.PreconditionError{Doing: "incidents: list them", What: "no daemon runs here, which would know them", Remedy: "start it, with watch = true for the line (docs/daemon.md)"}
+	return &platform.PreconditionError{Doing: "incidents: list them", What: "no daemon runs here, which would know them", Remedy: "start it, with incidents = true for the line (docs/daemon.md)"}
 }
 
 func (f *incidentFlags) run(c *cobra.Command, args []string, now time.Time) error {

@@ -25,7 +25,7 @@ interface = "wan"
 lan = "lan"
 down = "50 Mbit/s"
 up = "10 Mbit/s"
-watch = true
+incidents = true
 reflectors = ["`+lab.ServerAddr+`"]
 `)
 	at := map[incident.Part]time.Time{}

@@ -92,13 +92,13 @@ func (n *internet) set(first, beyond bool) {
 
 // The daemon asks far ends and the first hop, finds an outage beyond the first hop within
 // seconds, tells of its end, keeps it on a disk once that has room, and shows its samples.
-// Without `watch` nothing is sent.
+// Without `incidents` nothing is sent.
 func TestIncidents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := &internet{first: true, beyond: true}
 		disk := &shelf{full: true}
 		var log, trouble bytes.Buffer
-		line := config.WAN{Interface: "none0", Watch: true, Down: 50e6, Up: 10e6}
+		line := config.WAN{Interface: "none0", Incidents: true, Down: 50e6, Up: 10e6}
 		d, err := newDaemon(Options{Archive: disk, Log: &log, Trouble: &trouble, Getenv: func(string) string { return "" }, Memory: t.TempDir() + "/memory",
 			Reflect: func(c *netio.Clock, device string) (netio.ReflectorSocket, error) {
 				net.clock = c
@@ -156,7 +156,7 @@ func TestIncidents(t *testing.T) {
 			t.Error("an incident that is not there was found")
 		}
 		d.mu.Lock()
-		d.config.WANs[0].Watch = false
+		d.config.WANs[0].Incidents = false
 		d.mu.Unlock()
 		time.Sleep(2 * time.Second)
 		net.mu.Lock()
@@ -177,7 +177,7 @@ func TestHostileAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := &internet{first: true, beyond: true}
 		var log bytes.Buffer
-		line := config.WAN{Interface: "none0", Watch: true, Down: 50e6, Up: 10e6}
+		line := config.WAN{Interface: "none0", Incidents: true, Down: 50e6, Up: 10e6}
 		d, err := newDaemon(Options{Log: &log, Getenv: func(string) string { return "" }, Memory: t.TempDir() + "/memory",
 			Reflect: func(c *netio.Clock, _ string) (netio.ReflectorSocket, error) { net.clock = c; return net, nil }}, config.Config{WANs: []config.WAN{line}})
 		if err != nil {
