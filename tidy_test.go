@@ -949,8 +949,8 @@ func TestHouse(t *testing.T) {
 		what    string
 		n, most int
 	}{
-		{"packages with code", len(lines), 80},
-		{"lines of product code, without the laboratory, stand-ins, tests, comments and blank lines", product, 84700},
+		{"packages with code", len(lines), 83},
+		{"lines of product code, without the laboratory, stand-ins, tests, comments and blank lines", product, 89250},
 	} {
 		t.Logf("%d %s, at most %d", x.n, x.what, x.most)
 		if x.n > x.most {
@@ -962,7 +962,7 @@ func TestHouse(t *testing.T) {
 // The program that people copy to a machine stays small; `make router` holds the size of
 // the one for routers.
 func TestProgramIsSmall(t *testing.T) {
-	const most = 30.3e6 // incidents, their dossier and who is told of them took 0.2 MB
+	const most = 30.4e6 // incidents, their dossier and who is told of them took 0.2 MB
 	info, err := os.Stat("bin/unbloat")
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Skip("SKIPPED: there is no bin/unbloat; `make build` makes it")

@@ -142,7 +142,10 @@ func TestOPNsenseKeys(t *testing.T) {
 	root := rendered(t, write(t, t.TempDir(), "config.xml", text))
 	file := filepath.Join(root, "usr/local/etc/unbloat/unbloat.toml")
 	carries(t, read(t, file), map[string]string{"wan platform": "the way to the router says it", "wan side": "Linux alone has sides", "wan classifier": "Linux alone has another", "wan framing": "`unbloat tune` writes it",
-		"wan first": noMachines, "wan last": noMachines, "schedule machine": noMachines})
+		"wan first": noMachines, "wan last": noMachines, "schedule machine": noMachines,
+		"wan watch": byAPI, "wan incidents": byAPI, "wan decisions": "a log for developers",
+		" notify": noIncidents, "notify to": noIncidents, "notify url": noIncidents, "notify secret_file": noIncidents, "notify secret_env": noIncidents, "notify min_severity": noIncidents,
+		"notify quiet": noIncidents, "notify most": noIncidents, "notify from": noIncidents, "notify recipients": noIncidents, "notify language": noIncidents})
 	if out, code := run(t, nil, built(t), "daemon", "--check", "--config", write(t, root, "unkept.toml", unkept(read(t, file)))); code != 0 {
 		t.Errorf("%d %s\n%s", code, out, read(t, file))
 	}
@@ -154,6 +157,12 @@ func unkept(text string) string {
 	text = regexp.MustCompile(`\n\[\[schedule\]\]\n(.+\n)*?do = "test"\n(.+\n)*`).ReplaceAllString(text, "")
 	return strings.Replace(text, "history = \"/var/db/unbloat/history.db\"\n", "", 1)
 }
+
+// byAPI says why a line is not watched there, and noIncidents what follows from it.
+const (
+	byAPI       = "the daemon reaches OPNsense by its API, and watches lines of its own machine alone"
+	noIncidents = "without incidents there is nothing to tell"
+)
 
 // noMachines says why machines have no rules of their own there.
 const noMachines = "dummynet's classes have no machines"

@@ -153,6 +153,9 @@ func TestPFSenseSettings(t *testing.T) {
 	}
 }
 
+// noField says why what a line may be asked is not set on the pages.
+const noField = "lines are watched for incidents where the daemon has a configuration of its own"
+
 // TestPFSenseKeys: all keys of the daemon's configuration can be set on the pages, but
 // those that pfSense can't do; the program takes them.
 func TestPFSenseKeys(t *testing.T) {
@@ -165,7 +168,10 @@ func TestPFSenseKeys(t *testing.T) {
 	config["unbloatschedule"] = fields{"config": []fields{{"enable": "on", "do": "test", "interface": "wan", "at": "03:30"}, entry, {"do": "tune", "interface": "wan", "at": "05:00"}}}
 	text := r.does(config, "toml")
 	carries(t, text, map[string]string{"wan router": "it is this machine", "schedule router": "it is this machine", "wan side": "Linux alone has sides", "wan classifier": "Linux alone has another", "wan framing": "`unbloat tune` writes it",
-		"wan first": noMachines, "wan last": noMachines, "schedule machine": noMachines})
+		"wan first": noMachines, "wan last": noMachines, "schedule machine": noMachines,
+		"wan watch": noField, "wan incidents": noField, "wan decisions": "a log for developers",
+		" notify": noIncidents, "notify to": noIncidents, "notify url": noIncidents, "notify secret_file": noIncidents, "notify secret_env": noIncidents, "notify min_severity": noIncidents,
+		"notify quiet": noIncidents, "notify most": noIncidents, "notify from": noIncidents, "notify recipients": noIncidents, "notify language": noIncidents})
 	if out, code := run(t, nil, built(t), "daemon", "--check", "--config", write(t, r.dir, "all.toml", unkept(text))); code != 0 {
 		t.Errorf("%d %s\n%s", code, out, text)
 	}

@@ -258,7 +258,7 @@ func configurations(t *rapid.T) string {
 		switch follow := maybe("follow"); {
 		case follow:
 			keys = append(keys, key{"follow", "true"})
-			for name, value := range map[string]string{"watch": "true", "least_down": text(rate("least", 100, 4000)), "least_up": text("1 Mbit/s"), "most_down": text(rate("most", 9000, 99000)), "most_up": text("1 Gbit/s"), "learn": text(fmt.Sprintf("/etc/unbloat/learned-%d.json", i)), "decisions": text(fmt.Sprintf("/tmp/%d.log", i)), "reflectors": `["192.0.2.1", "2001:db8::1"]`} {
+			for name, value := range map[string]string{"incidents": "true", "least_down": text(rate("least", 100, 4000)), "least_up": text("1 Mbit/s"), "most_down": text(rate("most", 9000, 99000)), "most_up": text("1 Gbit/s"), "learn": text(fmt.Sprintf("/etc/unbloat/learned-%d.json", i)), "decisions": text(fmt.Sprintf("/tmp/%d.log", i)), "reflectors": `["192.0.2.1", "2001:db8::1"]`} {
 				if maybe(name) {
 					keys = append(keys, key{name, value})
 				}

@@ -23,7 +23,7 @@ func TestMark(t *testing.T) {
 		}
 		defer s.Close()
 		go s.Serve(func(from *Peer, _ unit.Instant, b []byte) []byte {
-			from.Mark(dscp)
+			from.Mark(dscp << 2)
 			return b
 		})
 		conn, err := net.DialUDP(c.dial, nil, &net.UDPAddr{IP: net.ParseIP(c.host), Port: int(s.Addr().Port())})
