@@ -288,12 +288,12 @@ func TestOPNsenseWatchdog(t *testing.T) {
 	watchdog := l.withShell()
 	start := l.text()
 	rates := []string{"--down", "30mbit", "--up", "5mbit"}
-	l.run(cli.Done, "undone in 2s", append([]string{"apply", "--confirm", "2s", "--watchdog", watchdog}, rates...)...)
+	l.run(cli.Done, "undone in 2 seconds", append([]string{"apply", "--confirm", "2s", "--watchdog", watchdog}, rates...)...)
 	l.cut.Store(true)
 	l.wait("the router to undo", func() bool { return l.text() == start })
 	l.cut.Store(false)
 	l.run(cli.Precondition, "", "confirm")
-	l.run(cli.Done, "undone in 40s", append([]string{"apply", "--confirm", "40s", "--watchdog", watchdog}, rates...)...)
+	l.run(cli.Done, "undone in 40 seconds", append([]string{"apply", "--confirm", "40s", "--watchdog", watchdog}, rates...)...)
 	kept := l.text()
 	l.run(cli.Done, "Kept", "confirm")
 	if left, _ := filepath.Glob(l.runs + "/unbloat-watchdog-*"); len(left) > 0 {

@@ -181,7 +181,7 @@ func TestRouterFromHome(t *testing.T) {
 	}
 	// The change is not confirmed, and meanwhile the router's clock is set: a
 	// day ahead, then two days back.
-	g.run(0, "undone in 8s", "apply", "--wan", "wan", "--lan", "lan", "--shape-down", "20mbit", "--shape-up", "4mbit", "--confirm", "8s", "--aqm", "fq_codel")
+	g.run(0, "undone in 8 seconds", "apply", "--wan", "wan", "--lan", "lan", "--shape-down", "20mbit", "--shape-up", "4mbit", "--confirm", "8s", "--aqm", "fq_codel")
 	for _, jump := range []time.Duration{24 * time.Hour, -48 * time.Hour, 24 * time.Hour} {
 		at := unix.NsecToTimeval(time.Now().Add(jump).UnixNano())
 		if err := unix.Settimeofday(&at); err != nil {
