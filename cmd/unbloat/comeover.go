@@ -26,14 +26,12 @@ const comeOverExample = "  unbloat import sqm /etc/config/sqm > /etc/unbloat/unb
 // comeOverWords are a program and a file.
 const comeOverWords = 2
 
-// comeOverArgs takes a program and a file, or fewer arguments.
-func comeOverArgs(least int) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if len(args) < least || len(args) > comeOverWords {
-			return cli.UsageError("%s: takes FILE, or one of sqm, cake-autorate, qosmate and its FILE; - is standard input (see `%s --help`)", cli.NameOf(c), c.CommandPath())
-		}
-		return nil
+// comeOverArgs takes a file of results, or a program and a file.
+func comeOverArgs(c *cobra.Command, args []string) error {
+	if len(args) < 1 || len(args) > comeOverWords {
+		return cli.UsageError("%s: takes FILE, or one of sqm, cake-autorate, qosmate and its FILE; - is standard input (see `%s --help`)", cli.NameOf(c), c.CommandPath())
 	}
+	return nil
 }
 
 // mostSettings is the longest file of settings that is read.

@@ -31,19 +31,27 @@ func newRoomyCommands() []*cobra.Command {
 	for _, name := range []string{"report", "history", "compare", "export", "serve", "servers"} {
 		out = append(out, &cobra.Command{
 			Use: name, Short: "(not in this build)", Hidden: true, DisableFlagParsing: true,
-			RunE: func(c *cobra.Command, _ []string) error {
-				return cli.Exit(cli.Precondition, fmt.Errorf("%s: this build leaves the command out (build tag router); the whole program has it, on another machine", cli.NameOf(c)))
-			},
+			RunE: func(c *cobra.Command, _ []string) error { return leftOut(c) },
 		})
 	}
 	return out
+}
+
+func leftOut(c *cobra.Command) error {
+	return cli.Exit(cli.Precondition, fmt.Errorf("%s: this build leaves the command out (build tag router); the whole program has it, on another machine", cli.NameOf(c)))
 }
 
 // newImportCommand is import without results.
 func newImportCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "import sqm|cake-autorate|qosmate FILE", GroupID: "main", Short: "Make a configuration from that of another program",
-		Long: comeOverLong, Example: comeOverExample, Args: comeOverArgs(comeOverWords), RunE: comeOver,
+		Long: comeOverLong, Example: comeOverExample, Args: comeOverArgs,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) < comeOverWords { // a FILE of results
+				return leftOut(c)
+			}
+			return comeOver(c, args)
+		},
 	}
 }
 

@@ -122,7 +122,7 @@ func newImportCommand() *cobra.Command {
 
 ` + comeOverLong,
 		Example: "  unbloat import results.jsonl.gz\n" + comeOverExample,
-		Args:    comeOverArgs(1),
+		Args:    comeOverArgs,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == comeOverWords {
 				return comeOver(c, args)

@@ -81,7 +81,7 @@ func bpfPlan(t testing.TB, down, up unit.Rate) plan.Plan {
 	return p
 }
 
-var volatile = regexp.MustCompile(`"(index|ref|bind|refcnt|installed|last_used)":\d+,?|\b(id|load_time|btf_id|refcnt) \d+|class cake .*\n`) // CAKE lists a class for each flow that waits
+var volatile = regexp.MustCompile(`"(index|ref|bind|refcnt|installed|last_used)":\d+,?|\b(id|load_time|btf_id|refcnt|index) \d+|class cake .*\n`) // CAKE lists a class for each flow that waits
 
 // fullState returns everything that a change could leave behind, as the tools print
 // it. Each tool is started once, since a start costs more than what it prints.
