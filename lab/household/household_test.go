@@ -98,7 +98,7 @@ func TestBesideUpload(t *testing.T) {
 		scenario.Load{Kind: scenario.SSH, Flows: 1, Host: 1, Interval: 100 * time.Millisecond},
 		scenario.Load{Kind: scenario.Web, Flows: 1, Host: 1, Objects: 80, Think: time.Second})
 	between(t, "call: MOS", r[1].Voice.MOS, 1, 2.5)
-	between(t, "ssh: p50, ms", r[2].Shell.EchoMs.P50, 900, 1500) // p95 depends on how many keys were lost
+	between(t, "ssh: p50, ms", r[2].Shell.EchoMs.P50, 900, 2500) // one queue, or two of them where a lost key holds those behind it back
 	between(t, "pages", float64(r[3].Web.Pages), 0, 2)
 }
 
