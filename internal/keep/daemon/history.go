@@ -136,31 +136,41 @@ type archiver struct {
 	said string
 }
 
-// keepHistory writes what lines did to the disk, if the configuration names a file,
-// until ctx ends, and then for the last time.
-func (d *Daemon) keepHistory(ctx context.Context) {
-	tick := time.NewTicker(archiveEvery)
+// writeEvery writes to the disk now and then until ctx ends, and then for the last time.
+func writeEvery(ctx context.Context, between time.Duration, write func(context.Context)) {
+	tick := time.NewTicker(between)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			defer cancel()
-			d.writeHistory(last)
+			write(last)
 			return
 		case <-tick.C:
-			d.writeHistory(ctx)
+			write(ctx)
 		}
 	}
 }
 
+// historyFile is the file that the configuration names for what is kept; "": none.
+func (d *Daemon) historyFile() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.o.Archive == nil {
+		return ""
+	}
+	return d.config.History
+}
+
+// keepHistory writes what lines did to the disk, if the configuration names a file.
+func (d *Daemon) keepHistory(ctx context.Context) { writeEvery(ctx, archiveEvery, d.writeHistory) }
+
 // writeHistory writes the minutes that are over. What can't be written now is tried
 // again with the next, as long as it is in memory; the reason is told once.
 func (d *Daemon) writeHistory(ctx context.Context) {
-	d.mu.Lock()
-	file := d.config.History
-	d.mu.Unlock()
-	if file == "" || d.o.Archive == nil {
+	file := d.historyFile()
+	if file == "" {
 		return
 	}
 	a := &d.archive
@@ -210,12 +220,10 @@ func (w *wan) history(ctx context.Context, p HistoryParams) (out History, err er
 	if err != nil {
 		return out, err
 	}
-	w.d.mu.Lock()
-	file := w.d.config.History
-	w.d.mu.Unlock()
+	file := w.d.historyFile()
 	in := newHistory(w.name, w.routerName, from, to, p.Step)
 	ring := w.ring.Load()
-	if file != "" && w.d.o.Archive != nil {
+	if file != "" {
 		until := to
 		if ring != nil { // what is in memory is newer
 			ring.Minutes(0, math.MaxInt64, func(i unit.Instant, _ metrics.Moment) {

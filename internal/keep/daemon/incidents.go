@@ -203,31 +203,14 @@ func (d *Daemon) switchLine(ctx context.Context, key string, on bool) error {
 // incidentsEvery is how often incidents that have ended are written to the disk.
 const incidentsEvery = time.Minute
 
-// keepIncidents writes incidents to the disk, if the configuration names a file, until ctx
-// ends, and then for the last time.
-func (d *Daemon) keepIncidents(ctx context.Context) {
-	tick := time.NewTicker(incidentsEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-			defer cancel()
-			d.writeIncidents(last)
-			return
-		case <-tick.C:
-			d.writeIncidents(ctx)
-		}
-	}
-}
+// keepIncidents writes incidents to the disk, if the configuration names a file.
+func (d *Daemon) keepIncidents(ctx context.Context) { writeEvery(ctx, incidentsEvery, d.writeIncidents) }
 
 // writeIncidents writes those that have ended. What can't be written now is tried again;
 // the reason is told once.
 func (d *Daemon) writeIncidents(ctx context.Context) {
-	d.mu.Lock()
-	file := d.config.History
-	d.mu.Unlock()
-	if file == "" || d.o.Archive == nil {
+	file := d.historyFile()
+	if file == "" {
 		return
 	}
 	l := &d.watched
@@ -266,11 +249,9 @@ func (c *Caller) Incidents(ctx context.Context, at Name, p IncidentsParams) (Inc
 			return Incidents{}, err
 		}
 	}
-	d.mu.Lock()
-	file := d.config.History
-	d.mu.Unlock()
+	file := d.historyFile()
 	var all []incident.Incident
-	if file != "" && d.o.Archive != nil {
+	if file != "" {
 		if all, err = d.o.Archive.Incidents(ctx, file, p.ID, from, to); err != nil {
 			return Incidents{}, err
 		}
