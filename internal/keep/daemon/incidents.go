@@ -204,7 +204,9 @@ func (d *Daemon) switchLine(ctx context.Context, key string, on bool) error {
 const incidentsEvery = time.Minute
 
 // keepIncidents writes incidents to the disk, if the configuration names a file.
-func (d *Daemon) keepIncidents(ctx context.Context) { writeEvery(ctx, incidentsEvery, d.writeIncidents) }
+func (d *Daemon) keepIncidents(ctx context.Context) {
+	writeEvery(ctx, incidentsEvery, d.writeIncidents)
+}
 
 // writeIncidents writes those that have ended. What can't be written now is tried again;
 // the reason is told once.
