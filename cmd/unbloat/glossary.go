@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"slices"
+	"sort"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,7 +43,9 @@ func glossary() []entry {
 		{"WAN, LAN", "The router's side towards the internet, and its side towards the home."},
 		{"watchdog", "What undoes a change of the router unless you confirm it, even if this program, or the way to the router, is gone."},
 	}
-	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(strings.ToLower(a.name), strings.ToLower(b.name)) })
+	sort.Slice(entries, func(i, j int) bool {
+		return strings.ToLower(entries[i].name) < strings.ToLower(entries[j].name)
+	})
 	return entries
 }
 

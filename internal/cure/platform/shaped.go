@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"sort"
 	"strings"
 
 	"unbloat/internal/cure/lang/tc"
@@ -58,9 +59,10 @@ func SortConnections(all []Connection, reason string) {
 		}
 		return 1
 	}
-	slices.SortFunc(all, func(a, b Connection) int {
+	sort.Slice(all, func(i, j int) bool {
+		a, b := all[i], all[j]
 		return cmp.Or(cmp.Compare(later(a), later(b)), cmp.Compare(b.Up.Bytes+b.Down.Bytes, a.Up.Bytes+a.Down.Bytes),
-			a.Home.Compare(b.Home), a.Far.Compare(b.Far), strings.Compare(a.Protocol, b.Protocol))
+			a.Home.Compare(b.Home), a.Far.Compare(b.Far), strings.Compare(a.Protocol, b.Protocol)) < 0
 	})
 }
 
@@ -89,8 +91,9 @@ func Machines(all []Connection) []Traffic {
 		out[i].Down += c.Down.Bytes
 	}
 	order := plan.AllClasses()
-	slices.SortFunc(out, func(a, b Traffic) int {
-		return cmp.Or(cmp.Compare(a.Home, b.Home), cmp.Compare(slices.Index(order, a.Class), slices.Index(order, b.Class)))
+	sort.Slice(out, func(i, j int) bool {
+		a, b := out[i], out[j]
+		return cmp.Or(cmp.Compare(a.Home, b.Home), cmp.Compare(slices.Index(order, a.Class), slices.Index(order, b.Class))) < 0
 	})
 	return out
 }

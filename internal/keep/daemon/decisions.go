@@ -1,8 +1,8 @@
 package daemon
 
 import (
-	"cmp"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -87,7 +87,7 @@ func (d *Daemon) decisions(of []*wan, p DecisionsParams) Decisions {
 		out.Decisions = append(out.Decisions, w.decisions.after(p.After)...)
 	}
 	out.Decisions = slices.DeleteFunc(out.Decisions, func(x Decision) bool { return x.N > out.Last }) // made meanwhile: they come next time
-	slices.SortFunc(out.Decisions, func(a, b Decision) int { return cmp.Compare(a.N, b.N) })
+	sort.Slice(out.Decisions, func(i, j int) bool { return out.Decisions[i].N < out.Decisions[j].N })
 	if n := len(out.Decisions); p.Limit > 0 && n > p.Limit {
 		out.Decisions = out.Decisions[n-p.Limit:]
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -289,7 +290,10 @@ func IncidentsOf(all []incident.Incident, lines []Watched, at Name, id string, f
 	if id != "" && len(out.Incidents) == 0 {
 		return out, &Error{CodeUsage, fmt.Sprintf("incidents: there is no incident %q; list them with `unbloat incidents`", id)}
 	}
-	slices.SortStableFunc(out.Incidents, func(a, b incident.Incident) int { return cmp.Or(a.Begin.Compare(b.Begin), cmp.Compare(a.ID, b.ID)) })
+	sort.SliceStable(out.Incidents, func(i, j int) bool {
+		a, b := out.Incidents[i], out.Incidents[j]
+		return cmp.Or(a.Begin.Compare(b.Begin), cmp.Compare(a.ID, b.ID)) < 0
+	})
 	return out, nil
 }
 

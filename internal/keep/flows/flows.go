@@ -10,6 +10,7 @@ import (
 	"hash/maphash"
 	"net/netip"
 	"slices"
+	"sort"
 	"time"
 
 	"unbloat/unit"
@@ -165,9 +166,10 @@ func (t *Tracker) keep(f FlowRate) {
 
 // busiest returns the flows that carry most, now or in all.
 func busiest(all []FlowRate) []FlowRate {
-	slices.SortFunc(all, func(a, b FlowRate) int {
+	sort.Slice(all, func(i, j int) bool {
+		a, b := all[i], all[j]
 		return cmp.Or(cmp.Compare(b.DownRate+b.UpRate, a.DownRate+a.UpRate), cmp.Compare(b.Down+b.Up, a.Down+a.Up),
-			a.Home.Compare(b.Home), a.Far.Compare(b.Far))
+			a.Home.Compare(b.Home), a.Far.Compare(b.Far)) < 0
 	})
 	return all[:min(len(all), keepFlows)]
 }
@@ -194,8 +196,9 @@ func (t *Tracker) End() Table {
 		out.Machines = append(out.Machines, x)
 	}
 	t.machines = nil
-	slices.SortFunc(out.Machines, func(a, b Machine) int {
-		return cmp.Or(cmp.Compare(b.Down+b.Up, a.Down+a.Up), cmp.Compare(b.Flows, a.Flows), a.Address.Compare(b.Address))
+	sort.Slice(out.Machines, func(i, j int) bool {
+		a, b := out.Machines[i], out.Machines[j]
+		return cmp.Or(cmp.Compare(b.Down+b.Up, a.Down+a.Up), cmp.Compare(b.Flows, a.Flows), a.Address.Compare(b.Address)) < 0
 	})
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 )
@@ -43,10 +44,11 @@ func (it Items) Loaded(device string) string {
 		b.WriteString("\n")
 	}
 	rules := slices.Clone(it.Rules)
-	slices.SortStableFunc(rules, func(a, b RuleItem) int {
+	sort.SliceStable(rules, func(i, j int) bool {
+		a, b := rules[i], rules[j]
 		x, _ := strconv.Atoi(a.Sequence)
 		y, _ := strconv.Atoi(b.Sequence)
-		return x - y
+		return x < y
 	})
 	for i, x := range rules {
 		proto, ack, _ := strings.Cut(x.Proto, "_")

@@ -6,6 +6,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 )
@@ -62,8 +63,10 @@ func sortMarks(list []Filter) {
 		for to < len(list) && list[from].Kind == "fw" && list[to].Kind == "fw" && list[to].Parent == list[from].Parent && list[to].Pref == list[from].Pref {
 			to++
 		}
-		slices.SortFunc(list[from:to], func(a, b Filter) int {
-			return cmp.Or(cmp.Compare(len(a.Handle), len(b.Handle)), cmp.Compare(a.Handle, b.Handle))
+		same := list[from:to]
+		sort.SliceStable(same, func(i, j int) bool {
+			a, b := same[i], same[j]
+			return cmp.Or(cmp.Compare(len(a.Handle), len(b.Handle)), cmp.Compare(a.Handle, b.Handle)) < 0
 		})
 		from = to
 	}

@@ -5,7 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
+	"sort"
 	"strings"
 
 	"unbloat/internal/cure/lang/dummynet"
@@ -52,7 +52,7 @@ func (b *Backend) Shapers(ctx context.Context, _ string) ([]platform.Shaped, err
 		}
 		shapers = append(shapers, x)
 	}
-	slices.SortFunc(shapers, func(a, b platform.Shaped) int { return strings.Compare(a.Device, b.Device) })
+	sort.Slice(shapers, func(i, j int) bool { return shapers[i].Device < shapers[j].Device })
 	return shapers, nil
 }
 
@@ -96,8 +96,9 @@ func fedBy(all []Item, pipe string) string {
 			rules = append(rules, r)
 		}
 	}
-	slices.SortFunc(rules, func(a, b Item) int {
-		return cmp.Compare(len(a.Fields["sequence"]), len(b.Fields["sequence"]))*2 + strings.Compare(a.Fields["sequence"], b.Fields["sequence"])
+	sort.Slice(rules, func(i, j int) bool {
+		a, b := rules[i], rules[j]
+		return cmp.Compare(len(a.Fields["sequence"]), len(b.Fields["sequence"]))*2+strings.Compare(a.Fields["sequence"], b.Fields["sequence"]) < 0
 	})
 	var out []string
 	for _, r := range rules {

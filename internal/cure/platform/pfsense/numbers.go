@@ -3,6 +3,7 @@ package pfsense
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -135,7 +136,7 @@ func kernelFacts(kernel []string, given numbering) (out []conf.Fact) {
 		}
 		out = append(out, conf.Fact{Kind: conf.Kind(w[0]), Of: w[1], Text: "kernel: " + strings.Join(w, " ")})
 	}
-	slices.SortStableFunc(out, func(a, b conf.Fact) int { return strings.Compare(a.Text, b.Text) })
+	sort.SliceStable(out, func(i, j int) bool { return out[i].Text < out[j].Text })
 	return out
 }
 

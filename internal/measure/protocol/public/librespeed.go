@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -97,7 +98,7 @@ func (f *Finder) near(ctx context.Context, list []listed) ([]Server, error) {
 	if len(found) == 0 {
 		return nil, errors.Join(append([]error{ErrNone}, errs[:min(len(errs), 1)]...)...)
 	}
-	slices.SortStableFunc(found, func(a, b Server) int { return int(a.RTT - b.RTT) })
+	sort.SliceStable(found, func(i, j int) bool { return found[i].RTT < found[j].RTT })
 	return found, nil
 }
 

@@ -5,7 +5,6 @@
 package public
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -15,7 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -100,7 +99,7 @@ func (f *Finder) Find(ctx context.Context, source string) ([]Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find a test server of %s: %w", source, err)
 	}
-	slices.SortStableFunc(found, func(a, b Server) int { return cmp.Compare(a.RTT, b.RTT) })
+	sort.SliceStable(found, func(i, j int) bool { return found[i].RTT < found[j].RTT })
 	return found, nil
 }
 

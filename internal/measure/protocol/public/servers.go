@@ -15,7 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -225,16 +225,12 @@ func Choose(ctx context.Context, l List, ask func(context.Context, string) (time
 		})
 	}
 	all.Wait()
-	slices.SortStableFunc(out, func(a, b Delay) int {
-		switch {
-		case a.Err == nil && b.Err != nil:
-			return -1
-		case a.Err != nil && b.Err == nil:
-			return 1
-		case a.Err != nil:
-			return 0
+	sort.SliceStable(out, func(i, j int) bool {
+		a, b := out[i], out[j]
+		if a.Err != nil || b.Err != nil {
+			return a.Err == nil && b.Err != nil
 		}
-		return int(a.Least - b.Least)
+		return a.Least < b.Least
 	})
 	if out[0].Err != nil {
 		return out, fmt.Errorf("choose a server: %w: %d were asked, the first said: %w", ErrNobody, len(out), out[0].Err)
