@@ -20,7 +20,7 @@ import (
 	"unbloat/lab"
 	"unbloat/lab/scenario"
 	"unbloat/scenarios"
-	"unbloat/testkit/documented"
+	"unbloat/testkit/conform"
 )
 
 // asProgram is the environment variable with which the test binary acts as the
@@ -132,30 +132,10 @@ func TestFrozenHelp(t *testing.T) {
 
 // Every command line of the laboratory in the documents is valid.
 func TestDocumentsCommands(t *testing.T) {
-	checked, _ := documented.Commands(t, "../..", newRootCommand, func(command string) bool { return slices.Contains([]string{"demo", "lab", "sim"}, command) })
+	checked, _ := conform.Documents(t, "../..", newRootCommand, func(command string) bool { return slices.Contains([]string{"demo", "lab", "sim"}, command) })
 	if checked < 20 {
 		t.Errorf("only %d commands were found in the documents", checked)
 	}
-}
-
-// completed is what a shell is given for the last of the words, without what
-// explains it, and whether it may offer files too.
-func completed(t *testing.T, words ...string) (values []string, files bool) {
-	t.Helper()
-	var out bytes.Buffer
-	root := newRootCommand()
-	root.SetArgs(append([]string{cobra.ShellCompRequestCmd}, words...))
-	root.SetOut(&out)
-	root.SetErr(&bytes.Buffer{})
-	if err := root.ExecuteContext(t.Context()); err != nil {
-		t.Fatalf("%q: %v", words, err)
-	}
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	for _, line := range lines[:len(lines)-1] {
-		value, _, _ := strings.Cut(line, "\t")
-		values = append(values, value)
-	}
-	return values, lines[len(lines)-1] == ":0"
 }
 
 // TestCompletion: the shell completes scenarios, their cases and all that there is a
@@ -175,7 +155,7 @@ func TestCompletion(t *testing.T) {
 		{"help lab ", []string{"compare", "kernel", "list", "run", "shell"}, false},
 		{"sim predict ", nil, true},
 	} {
-		got, files := completed(t, strings.Split(c.words, " ")...)
+		got, files := conform.Completed(t, newRootCommand(), strings.Split(c.words, " ")...)
 		if slices.Sort(got); files != c.files || !slices.Equal(got, slices.Sorted(slices.Values(c.want))) {
 			t.Errorf("%q: %q, files %v; not %q, %v", c.words, got, files, c.want, c.files)
 		}

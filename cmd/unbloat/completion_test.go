@@ -3,40 +3,18 @@
 package main
 
 import (
-	"bytes"
 	"maps"
 	"net"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
 	"unbloat/internal/cure/platform/all"
 	"unbloat/internal/measure/phases"
 	"unbloat/internal/show/cli"
 	"unbloat/internal/show/store"
+	"unbloat/testkit/conform"
 )
-
-// completed is what a shell is given for the last of the words, without what
-// explains it, and whether it may offer files too.
-func completed(t *testing.T, words ...string) (values []string, files bool) {
-	t.Helper()
-	var out bytes.Buffer
-	root := newRootCommand()
-	root.SetArgs(append([]string{cobra.ShellCompRequestCmd}, words...))
-	root.SetOut(&out)
-	root.SetErr(&bytes.Buffer{})
-	if err := root.ExecuteContext(t.Context()); err != nil {
-		t.Fatalf("%q: %v", words, err)
-	}
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	for _, line := range lines[:len(lines)-1] {
-		value, _, _ := strings.Cut(line, "\t")
-		values = append(values, value)
-	}
-	return values, lines[len(lines)-1] == ":0"
-}
 
 // TestCompletion: the shell completes platforms, interfaces, the ids of
 // results, and all that there is a list of, as the program has it.
@@ -80,7 +58,7 @@ func TestCompletion(t *testing.T) {
 		{"status ", nil, false},
 		{"apply ", nil, true},
 	} {
-		got, files := completed(t, strings.Split(c.words, " ")...)
+		got, files := conform.Completed(t, newRootCommand(), strings.Split(c.words, " ")...)
 		if slices.Sort(got); files != c.files || !slices.Equal(got, slices.Sorted(slices.Values(c.want))) {
 			t.Errorf("%q: %q, files %v; not %q, %v", c.words, got, files, c.want, c.files)
 		}
@@ -92,7 +70,7 @@ func TestCompletion(t *testing.T) {
 func TestCompletedValuesAreTaken(t *testing.T) {
 	with := map[string]string{"aqm sfq": "--for clearos", "side in": "--for opnsense", "ecn off": "--aqm fq_codel"}
 	for _, flag := range []string{"for", "link-layer", "style", "classes", "only", "ecn", "aqm", "side"} {
-		values, _ := completed(t, "plan", "--"+flag, "")
+		values, _ := conform.Completed(t, newRootCommand(), "plan", "--"+flag, "")
 		if len(values) == 0 {
 			t.Errorf("--%s: no values", flag)
 		}

@@ -12,14 +12,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"unbloat/testkit/documented"
+	"unbloat/testkit/conform"
 )
 
 // Every command line in the documents must be valid, but for those of the laboratory,
 // which its own program checks. A flag that is named on its own must be a flag of some
 // command.
 func TestDocumentsCommands(t *testing.T) {
-	checked, named := documented.Commands(t, "../..", newRootCommand, func(command string) bool { return !slices.Contains([]string{"demo", "lab", "sim"}, command) })
+	checked, named := conform.Documents(t, "../..", newRootCommand, func(command string) bool { return !slices.Contains([]string{"demo", "lab", "sim"}, command) })
 	if checked < 50 {
 		t.Errorf("only %d commands were found in the documents", checked)
 	}

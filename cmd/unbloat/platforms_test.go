@@ -19,7 +19,6 @@ import (
 	"unbloat/internal/cure/platform"
 	"unbloat/internal/show/cli"
 	"unbloat/testkit/await"
-	"unbloat/testkit/bsdfake"
 	"unbloat/testkit/fake"
 	"unbloat/testkit/pfctl"
 	"unbloat/testkit/pfsensefake"
@@ -159,14 +158,14 @@ type place struct {
 func stages() []place {
 	return []place{
 		{"openbsd", "em0", "em1", func(t *testing.T) *stage {
-			f := bsdfake.NewOpenBSD(pfctl.Today)
+			f := fake.NewOpenBSD(pfctl.Today)
 			return newStage(t, f.Machine, f, f.Text)
 		}},
 		{"openbsd-altq", "em0", "em1", func(t *testing.T) *stage {
-			f := bsdfake.NewOpenBSD(pfctl.ALTQWithMatch)
+			f := fake.NewOpenBSD(pfctl.ALTQWithMatch)
 			return newStage(t, f.Machine, f, f.Text)
 		}},
-		{"freebsd", "igb0", "igb1", func(t *testing.T) *stage { f := bsdfake.NewFreeBSD(); return newStage(t, f.Machine, f, f.Text) }},
+		{"freebsd", "igb0", "igb1", func(t *testing.T) *stage { f := fake.NewFreeBSD(); return newStage(t, f.Machine, f, f.Text) }},
 		{"pfsense", "igb0", "igb1", func(t *testing.T) *stage { f := pfsensefake.New(); return newStage(t, f.Machine, f, f.Text) }},
 		{"clearos", "wan", "lan", func(t *testing.T) *stage { f := fake.NewClearOS(); return newStage(t, f.Machine, f, f.Text) }},
 	}
@@ -289,7 +288,7 @@ func TestPlatformsDrift(t *testing.T) {
 
 // TestNoSuchInterface: status fails for an interface that does not exist.
 func TestNoSuchInterface(t *testing.T) {
-	f := bsdfake.NewFreeBSD()
+	f := fake.NewFreeBSD()
 	f.Tools["ifconfig"] = fake.Tool{Run: func(args []string, _ []byte) (string, error) {
 		if args[0] != "igb0" {
 			return "", errors.New("ifconfig: interface " + args[0] + " does not exist")

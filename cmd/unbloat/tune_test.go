@@ -15,7 +15,6 @@ import (
 	"unbloat/internal/cure/platform/testdata/toy"
 	"unbloat/internal/cure/remote"
 	"unbloat/internal/cure/tune"
-	"unbloat/testkit/bsdfake"
 	"unbloat/testkit/conform"
 	"unbloat/testkit/fake"
 	"unbloat/testkit/opnsensefake"
@@ -63,9 +62,9 @@ func TestTuneOnEveryPlatform(t *testing.T) {
 	}{
 		{"openwrt", "wan", "lan", fake.NewOpenWrt()},
 		{"clearos", "wan", "lan", fake.NewClearOS()},
-		{"openbsd", "em0", "em1", bsdfake.NewOpenBSD(pfctl.Today)},
-		{"openbsd-altq", "em0", "em1", bsdfake.NewOpenBSD(pfctl.ALTQWithMatch)},
-		{"freebsd", "igb0", "igb1", bsdfake.NewFreeBSD()},
+		{"openbsd", "em0", "em1", fake.NewOpenBSD(pfctl.Today)},
+		{"openbsd-altq", "em0", "em1", fake.NewOpenBSD(pfctl.ALTQWithMatch)},
+		{"freebsd", "igb0", "igb1", fake.NewFreeBSD()},
 		{"pfsense", "igb0", "igb1", pfsensefake.New()},
 		{"opnsense", "wan", "lan", newOPNsense(t)},
 	} {

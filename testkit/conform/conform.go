@@ -2,7 +2,7 @@
 // itself changes nothing; plan B after plan A gives the same as B alone; applying
 // twice changes nothing more; status shows what was applied; an undo restores the
 // old state exactly, also after a failure at any step; and so does a long random
-// walk.
+// walk. It also holds documents and the shell's completion to a program's commands.
 package conform
 
 import (

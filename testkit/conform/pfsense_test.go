@@ -19,9 +19,8 @@ import (
 
 	"unbloat/internal/cure/platform"
 	"unbloat/internal/cure/platform/pfsense"
-	"unbloat/testkit/bsdfake"
 	"unbloat/testkit/dnctl"
-	hostfake "unbloat/testkit/fake"
+	"unbloat/testkit/fake"
 	"unbloat/testkit/pfsensefake"
 )
 
@@ -81,7 +80,7 @@ func (p *php) run(lines string) (string, error) {
 // shaper.inc and filter.inc on a config.xml in a directory. The kernel is a
 // stand-in.
 type realPfSense struct {
-	*hostfake.Machine
+	*fake.Machine
 	kernel *dnctl.Machine
 	php    *php
 	said   string // output of PHP and dnctl
@@ -90,10 +89,10 @@ type realPfSense struct {
 // newRealPfSense starts with this config.xml, loaded.
 func newRealPfSense(t *testing.T, p *php, config string) *realPfSense {
 	t.Helper()
-	r := &realPfSense{Machine: hostfake.NewMachine(map[string]string{pfsense.Config: config}), kernel: &dnctl.Machine{}, php: p}
+	r := &realPfSense{Machine: fake.NewMachine(map[string]string{pfsense.Config: config}), kernel: &dnctl.Machine{}, php: p}
 	changes := func([]string) bool { return true }
-	r.Tools["dnctl"] = hostfake.Tool{Run: bsdfake.Program(r.kernel, "dnctl", r.Files), Changes: changes}
-	r.Tools["pfSsh.php"] = hostfake.Tool{Run: r.shell, Changes: changes}
+	r.Tools["dnctl"] = fake.Tool{Run: fake.Program(r.kernel, "dnctl", r.Files), Changes: changes}
+	r.Tools["pfSsh.php"] = fake.Tool{Run: r.shell, Changes: changes}
 	if _, err := r.shell(nil, []byte("require_once(\"filter.inc\");\nrequire_once(\"shaper.inc\");\nfilter_configure_sync();\nexec\nexit\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +229,7 @@ func TestPfSenseLimiters(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	for i := range 400 {
 		config := "<?xml version=\"1.0\"?>\n<pfsense><version>1</version>" + anyLimiters(random) + "</pfsense>"
-		r := &realPfSense{Machine: hostfake.NewMachine(map[string]string{pfsense.Config: config}), kernel: &dnctl.Machine{}, php: p}
+		r := &realPfSense{Machine: fake.NewMachine(map[string]string{pfsense.Config: config}), kernel: &dnctl.Machine{}, php: p}
 		said, err := r.shell(nil, []byte("require_once(\"filter.inc\");\nrequire_once(\"shaper.inc\");\nfilter_generate_dummynet_rules();\nexec\nexit\n"))
 		if err != nil {
 			t.Fatal(err)

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	freebsd "unbloat/testkit/bsdfake"
 	"unbloat/testkit/dnctl"
 	"unbloat/testkit/fake"
+	freebsd "unbloat/testkit/fake"
 )
 
 // Files of pfSense.

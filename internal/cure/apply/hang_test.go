@@ -13,7 +13,7 @@ import (
 	"unbloat/internal/cure/plan"
 	"unbloat/internal/cure/platform"
 	"unbloat/internal/cure/platform/freebsd"
-	"unbloat/testkit/bsdfake"
+	"unbloat/testkit/fake"
 	"unbloat/unit"
 )
 
@@ -36,7 +36,7 @@ func (s *stuck) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, [
 func TestUndoEnds(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		router := bsdfake.NewFreeBSD()
+		router := fake.NewFreeBSD()
 		before := router.Text()
 		r := &stuck{Runner: router}
 		e := &apply.Engine{Backend: &freebsd.Backend{Runner: r}, Runner: r, Dir: dir, Watchdog: silent{}}

@@ -15,7 +15,6 @@ import (
 	"unbloat/internal/cure/plan"
 	"unbloat/internal/cure/platform"
 	"unbloat/internal/cure/platform/all"
-	"unbloat/testkit/bsdfake"
 	"unbloat/testkit/conform"
 	"unbloat/testkit/fake"
 	"unbloat/testkit/opnsensefake"
@@ -228,8 +227,8 @@ func TestSettledAndRunning(t *testing.T) {
 	}
 	routers := map[string]func() (conform.Router, string){
 		"linux":    func() (conform.Router, string) { return fake.NewLinux(), "wan" },
-		"freebsd":  func() (conform.Router, string) { return bsdfake.NewFreeBSD(), "igb0" },
-		"openbsd":  func() (conform.Router, string) { return bsdfake.NewOpenBSD(pfctl.Today), "em0" },
+		"freebsd":  func() (conform.Router, string) { return fake.NewFreeBSD(), "igb0" },
+		"openbsd":  func() (conform.Router, string) { return fake.NewOpenBSD(pfctl.Today), "em0" },
 		"opnsense": func() (conform.Router, string) { return opnsensefake.API{Router: opnsensefake.NewWithGuests()}, "wan" },
 		"pfsense":  func() (conform.Router, string) { return pfsensefake.New(), "igb0" },
 	}

@@ -14,7 +14,6 @@ import (
 	"unbloat/internal/cure/platform/openbsd"
 	"unbloat/internal/cure/platform/openwrt"
 	"unbloat/internal/cure/platform/opnsense"
-	"unbloat/testkit/bsdfake"
 	"unbloat/testkit/fake"
 	"unbloat/testkit/opnsensefake"
 	"unbloat/testkit/pfctl"
@@ -57,7 +56,7 @@ func TestStatusByHand(t *testing.T) {
 		says []string
 	}{
 		{"openbsd, article", func(t *testing.T) platform.Backend {
-			o := bsdfake.NewOpenBSD(pfctl.Today)
+			o := fake.NewOpenBSD(pfctl.Today)
 			o.Files["/etc/pf.conf"] = "queue outq on em0 flows 1024 bandwidth 11M max 11M qlimit 1024 default\nqueue inq on em1 flows 1024 bandwidth 110M max 110M qlimit 1024 default\npass\n"
 			run(t, o, "pfctl -n -f /etc/pf.conf\npfctl -f /etc/pf.conf\n")
 			return &openbsd.Backend{Runner: o}
@@ -66,7 +65,7 @@ func TestStatusByHand(t *testing.T) {
 			"what leaves em1 is held to 110 Mbit/s by queue inq",
 		}},
 		{"openbsd, a hierarchy", func(t *testing.T) platform.Backend {
-			o := bsdfake.NewOpenBSD(pfctl.Today)
+			o := fake.NewOpenBSD(pfctl.Today)
 			o.Files["/etc/pf.conf"] = "queue up on em0 bandwidth 9M max 9M\nqueue std parent up bandwidth 8M max 9M flows 1024 qlimit 1024 default\nqueue pri parent up bandwidth 1M max 9M flows 1024\nmatch out on em0 proto tcp set queue (std, pri)\n"
 			run(t, o, "pfctl -f /etc/pf.conf\n")
 			return &openbsd.Backend{Runner: o}
@@ -76,7 +75,7 @@ func TestStatusByHand(t *testing.T) {
 			"it takes `match out on em0 proto tcp all set (queue(std, pri))`; beware: without qlimit it holds 50 packets",
 		}},
 		{"openbsd-altq, article", func(t *testing.T) platform.Backend {
-			o := bsdfake.NewOpenBSD(pfctl.ALTQWithMatch)
+			o := fake.NewOpenBSD(pfctl.ALTQWithMatch)
 			o.Files["/etc/pf.conf"] = "ext_if=\"em0\"\naltq on $ext_if bandwidth 1Mb hfsc queue { bb }\nqueue bb bandwidth 100% qlimit 9 hfsc ( default )\npass out on $ext_if keep state queue( bb )\n"
 			run(t, o, "pfctl -f /etc/pf.conf\n")
 			return &openbsd.Backend{Runner: o, Altq: true}
@@ -106,7 +105,7 @@ func TestStatusByHand(t *testing.T) {
 			return &clearos.Backend{Runner: o}
 		}, []string{"QoS is on, with ClearOS's own engine: seven classes of sfq, which has no AQM; wan: up 1.00 Mbit/s, down 25.0 Mbit/s"}},
 		{"freebsd, by hand, with its trap", func(t *testing.T) platform.Backend {
-			f := bsdfake.NewFreeBSD()
+			f := fake.NewFreeBSD()
 			run(t, f, "dnctl pipe 1 config bw 9500Kbit/s\ndnctl sched 1 config pipe 1 type fq_codel target 15ms\ndnctl queue 1 config sched 1 weight 10\nipfw add 60001 queue 1 ip from any to any out xmit igb0\ndnctl pipe 2 config bw 9.5Mbit/s\n")
 			return &freebsd.Backend{Runner: f}
 		}, []string{

@@ -17,7 +17,6 @@ import (
 	"unbloat/internal/cure/platform/linux"
 	"unbloat/internal/cure/platform/openbsd"
 	"unbloat/internal/cure/platform/opnsense"
-	"unbloat/testkit/bsdfake"
 	"unbloat/testkit/fake"
 	"unbloat/testkit/pfctl"
 	"unbloat/unit"
@@ -438,7 +437,7 @@ func TestHalfShaped(t *testing.T) {
 
 // TestBSD: the problems on FreeBSD and OpenBSD, and on routers with an API.
 func TestBSD(t *testing.T) {
-	type free = *bsdfake.FreeBSD
+	type free = *fake.FreeBSD
 	ifconfig := func(options string, mtu int) fake.Tool {
 		return fake.Tool{Run: func(args []string, _ []byte) (string, error) {
 			n := mtu
@@ -478,7 +477,7 @@ func TestBSD(t *testing.T) {
 			}
 		}},
 	} {
-		f := bsdfake.NewFreeBSD()
+		f := fake.NewFreeBSD()
 		f.Tools["date"], f.Tools["uname"], f.Tools["sysctl"], f.Tools["ifconfig"], f.Tools["pfctl"] = says("1795000000\n"), says("amd64\n"), says("2400\n"), ifconfig("", 1500), says("")
 		cfg := platform.DoctorConfig{Runner: f, Driver: freebsd.Driver(), WAN: "igb0", LAN: "igb1", Down: 100 * unit.MbitPerSecond, Now: time.Unix(1795000010, 0), Far: true,
 			Shapers: func(context.Context) ([]platform.Shaped, error) { return nil, nil }}
@@ -491,7 +490,7 @@ func TestBSD(t *testing.T) {
 			t.Errorf("%s: found %q, want %q: %+v", c.name, got, c.found, r.Findings)
 		}
 	}
-	o := bsdfake.NewOpenBSD(pfctl.Today)
+	o := fake.NewOpenBSD(pfctl.Today)
 	o.Pfctl.Disabled = true
 	r, err := platform.Examine(t.Context(), platform.DoctorConfig{Runner: o, Driver: openbsd.Driver(), WAN: "em0", Shapers: func(context.Context) ([]platform.Shaped, error) { return nil, nil }})
 	if err != nil || found(r) != "pf-off" || r.OK {
@@ -499,7 +498,7 @@ func TestBSD(t *testing.T) {
 	}
 	fifo := []platform.Shaped{{Device: "em0", Rate: unit.MbitPerSecond, Queue: "HFSC with a FIFO of 9 packets"}}
 	for name, want := range map[string]string{"openbsd": "shape with --aqm fq_codel", "openbsd-altq": "a shorter queue (--latency)"} {
-		r, err = platform.Examine(t.Context(), platform.DoctorConfig{Runner: bsdfake.NewOpenBSD(map[string]pfctl.Grammar{"openbsd": pfctl.Today, "openbsd-altq": pfctl.ALTQWithMatch}[name]), Driver: map[string]*platform.Driver{"openbsd": openbsd.Driver(), "openbsd-altq": openbsd.DriverAltq()}[name], WAN: "em0", LinkLayer: plan.ATM,
+		r, err = platform.Examine(t.Context(), platform.DoctorConfig{Runner: fake.NewOpenBSD(map[string]pfctl.Grammar{"openbsd": pfctl.Today, "openbsd-altq": pfctl.ALTQWithMatch}[name]), Driver: map[string]*platform.Driver{"openbsd": openbsd.Driver(), "openbsd-altq": openbsd.DriverAltq()}[name], WAN: "em0", LinkLayer: plan.ATM,
 			Shapers: func(context.Context) ([]platform.Shaped, error) { return fifo, nil }})
 		if err != nil {
 			t.Fatal(err)

@@ -13,7 +13,6 @@ import (
 	"unbloat/internal/cure/platform/all"
 	"unbloat/internal/cure/platform/linux"
 	"unbloat/internal/cure/platform/openwrt"
-	"unbloat/testkit/bsdfake"
 	"unbloat/testkit/fake"
 	"unbloat/testkit/linuxfake"
 	"unbloat/testkit/opnsensefake"
@@ -131,11 +130,11 @@ func standIn(t *testing.T, name string) (standInRouter, string) {
 	case "clearos":
 		return fake.NewClearOS(), "wan"
 	case "openbsd":
-		return bsdfake.NewOpenBSD(pfctl.Today), "em0"
+		return fake.NewOpenBSD(pfctl.Today), "em0"
 	case "openbsd-altq":
-		return bsdfake.NewOpenBSD(pfctl.ALTQWithMatch), "em0"
+		return fake.NewOpenBSD(pfctl.ALTQWithMatch), "em0"
 	case "freebsd":
-		return bsdfake.NewFreeBSD(), "igb0"
+		return fake.NewFreeBSD(), "igb0"
 	case "opnsense":
 		o := opnsensefake.NewWithGuests()
 		return reached{o, rest{opnsensefake.API{Router: o}}}, "wan"

@@ -27,7 +27,6 @@ import (
 	"unbloat/internal/cure/platform/openwrt"
 	"unbloat/internal/cure/platform/pfsense"
 	"unbloat/internal/cure/remote"
-	"unbloat/testkit/bsdfake"
 	"unbloat/testkit/fake"
 	"unbloat/testkit/pfctl"
 	"unbloat/testkit/pfsensefake"
@@ -170,7 +169,7 @@ func (p fakeRouter) text() string {
 }
 
 func platforms() []fakeRouter {
-	owrt, cos, bsd, sense, obsd, old := fake.NewOpenWrt(), fake.NewClearOS(), bsdfake.NewFreeBSD(), pfsensefake.New(), bsdfake.NewOpenBSD(pfctl.Today), bsdfake.NewOpenBSD(pfctl.ALTQWithMatch)
+	owrt, cos, bsd, sense, obsd, old := fake.NewOpenWrt(), fake.NewClearOS(), fake.NewFreeBSD(), pfsensefake.New(), fake.NewOpenBSD(pfctl.Today), fake.NewOpenBSD(pfctl.ALTQWithMatch)
 	return []fakeRouter{
 		{"openwrt", "Linux 6.6.110", []string{"/etc/openwrt_release"}, owrt.Machine, owrt.Text, "wan", func(r platform.Runner) platform.Backend { return &openwrt.Backend{Runner: r} }, &sync.Mutex{}},
 		{"clearos", "Linux 3.10.0", []string{"/etc/clearos-release"}, cos.Machine, cos.Text, "wan", func(r platform.Runner) platform.Backend { return &clearos.Backend{Runner: r} }, &sync.Mutex{}},

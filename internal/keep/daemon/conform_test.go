@@ -27,7 +27,6 @@ import (
 	"unbloat/internal/keep/metrics"
 	"unbloat/internal/keep/steer"
 	"unbloat/internal/keep/supervise"
-	"unbloat/testkit/bsdfake"
 	"unbloat/testkit/fake"
 	"unbloat/testkit/opnsensefake"
 	"unbloat/testkit/pfctl"
@@ -41,9 +40,9 @@ func standIns() map[string]func() (r platform.Runner, wan string) {
 		"linux":        func() (platform.Runner, string) { return fake.NewLinux(), "wan" },
 		"openwrt":      func() (platform.Runner, string) { return fake.NewOpenWrt(), "wan" },
 		"clearos":      func() (platform.Runner, string) { return fake.NewClearOS(), "wan" },
-		"openbsd":      func() (platform.Runner, string) { return bsdfake.NewOpenBSD(pfctl.Today), "em0" },
-		"openbsd-altq": func() (platform.Runner, string) { return bsdfake.NewOpenBSD(pfctl.ALTQWithMatch), "em0" },
-		"freebsd":      func() (platform.Runner, string) { return bsdfake.NewFreeBSD(), "igb0" },
+		"openbsd":      func() (platform.Runner, string) { return fake.NewOpenBSD(pfctl.Today), "em0" },
+		"openbsd-altq": func() (platform.Runner, string) { return fake.NewOpenBSD(pfctl.ALTQWithMatch), "em0" },
+		"freebsd":      func() (platform.Runner, string) { return fake.NewFreeBSD(), "igb0" },
 		"opnsense":     func() (platform.Runner, string) { return opnsensefake.API{Router: opnsensefake.NewWithGuests()}, "wan" },
 		"pfsense":      func() (platform.Runner, string) { return pfsensefake.New(), "igb0" },
 	}

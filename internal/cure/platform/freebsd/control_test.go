@@ -8,8 +8,8 @@ import (
 	"unbloat/internal/cure/apply"
 	"unbloat/internal/cure/plan"
 	"unbloat/internal/cure/platform/freebsd"
-	"unbloat/testkit/bsdfake"
 	"unbloat/testkit/dnctl"
+	"unbloat/testkit/fake"
 	"unbloat/unit"
 )
 
@@ -37,7 +37,7 @@ func controlPlans(t *testing.T) map[string]plan.Plan {
 // else does; the plan says why, and the pipe goes with the rest.
 func TestControlPasses(t *testing.T) {
 	for name, p := range controlPlans(t) {
-		f := bsdfake.NewFreeBSD()
+		f := fake.NewFreeBSD()
 		b := &freebsd.Backend{Runner: f}
 		before := f.Text()
 		e := &apply.Engine{Backend: b, Runner: f, Dir: t.TempDir(), Watchdog: nobody{}}
@@ -102,7 +102,7 @@ func TestControlPasses(t *testing.T) {
 // beside somebody's pipe of the new one's number, and is undone without touching that.
 // A rate alone doesn't change that; a plan that is made anew does.
 func TestControlOfOlderPlan(t *testing.T) {
-	f := bsdfake.NewFreeBSD()
+	f := fake.NewFreeBSD()
 	run(t, f, "dnctl pipe 3 config bw 5Mbit/s")
 	b := &freebsd.Backend{Runner: f}
 	before := f.Text()

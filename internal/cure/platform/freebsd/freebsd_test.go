@@ -18,9 +18,9 @@ import (
 	"unbloat/internal/cure/plan"
 	"unbloat/internal/cure/platform"
 	"unbloat/internal/cure/platform/freebsd"
-	"unbloat/testkit/bsdfake"
 	"unbloat/testkit/conform"
 	"unbloat/testkit/dnctl"
+	"unbloat/testkit/fake"
 	"unbloat/unit"
 )
 
@@ -47,7 +47,7 @@ func TestContract(t *testing.T) {
 	conform.Run(t, conform.Case{
 		WAN: "igb0",
 		New: func() (conform.Router, platform.Backend) {
-			f := bsdfake.NewFreeBSD()
+			f := fake.NewFreeBSD()
 			return f, &freebsd.Backend{Runner: f}
 		},
 		Plan: anyPlan,
@@ -62,7 +62,7 @@ func TestFlowTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := bsdfake.NewFreeBSD()
+	f := fake.NewFreeBSD()
 	b := &freebsd.Backend{Runner: f}
 	run := func(steps []platform.Step) {
 		t.Helper()
@@ -125,7 +125,7 @@ func TestFlowTable(t *testing.T) {
 
 // deaf is a router whose dnctl exits 0 on a command and does nothing.
 type deaf struct {
-	*bsdfake.FreeBSD
+	*fake.FreeBSD
 	to string
 }
 
@@ -161,7 +161,7 @@ func begin(t *testing.T, r platform.Runner) error {
 // readback finds each one, and everything is undone.
 func TestKernelRefuses(t *testing.T) {
 	for _, to := range []string{"dnctl pipe 1 config", "dnctl sched 2 config", "dnctl queue 1 config", "ipfw add 59002"} {
-		f := bsdfake.NewFreeBSD()
+		f := fake.NewFreeBSD()
 		before := f.Text()
 		var verify *apply.VerifyError
 		if err := begin(t, deaf{f, to}); !errors.As(err, &verify) {
@@ -176,14 +176,14 @@ func TestKernelRefuses(t *testing.T) {
 // TestInTheWay: everything that prevents shaping is reported with a remedy, and
 // nothing is changed.
 func TestInTheWay(t *testing.T) {
-	for says, do := range map[string]func(f *bsdfake.FreeBSD){
-		"default_to_accept=1 && kldload -n ipfw":                     func(f *bsdfake.FreeBSD) { f.Modules = nil },
-		"kldload -n dummynet":                                        func(f *bsdfake.FreeBSD) { f.Modules = []string{"ipfw"} },
-		"there is no such interface":                                 func(f *bsdfake.FreeBSD) { f.Interfaces = []string{"em0"} },
-		"pipe 1 is there already":                                    func(f *bsdfake.FreeBSD) { run(t, f, "dnctl pipe 1 config bw 5Mbit/s") },
-		"`00300 allow tcp from any to any established` lets packets": func(f *bsdfake.FreeBSD) { run(t, f, "ipfw add 300 allow tcp from any to any established") },
+	for says, do := range map[string]func(f *fake.FreeBSD){
+		"default_to_accept=1 && kldload -n ipfw":                     func(f *fake.FreeBSD) { f.Modules = nil },
+		"kldload -n dummynet":                                        func(f *fake.FreeBSD) { f.Modules = []string{"ipfw"} },
+		"there is no such interface":                                 func(f *fake.FreeBSD) { f.Interfaces = []string{"em0"} },
+		"pipe 1 is there already":                                    func(f *fake.FreeBSD) { run(t, f, "dnctl pipe 1 config bw 5Mbit/s") },
+		"`00300 allow tcp from any to any established` lets packets": func(f *fake.FreeBSD) { run(t, f, "ipfw add 300 allow tcp from any to any established") },
 	} {
-		f := bsdfake.NewFreeBSD()
+		f := fake.NewFreeBSD()
 		do(f)
 		before := f.Text()
 		var pre *platform.PreconditionError
@@ -191,7 +191,7 @@ func TestInTheWay(t *testing.T) {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}
-	f := bsdfake.NewFreeBSD()
+	f := fake.NewFreeBSD()
 	run(t, f, "ipfw add 300 allow ip from any to any via igb1")
 	run(t, f, "ipfw add 400 allow ipv6-icmp from any to any")
 	if err := begin(t, f); err != nil {
@@ -209,7 +209,7 @@ func run(t *testing.T, r platform.Runner, line string) {
 // TestStatusOfClasses: status shows for each class what its queue passed, holds
 // and dropped.
 func TestStatusOfClasses(t *testing.T) {
-	f := bsdfake.NewFreeBSD()
+	f := fake.NewFreeBSD()
 	p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}, plan.Capabilities{Language: freebsd.Language(), WAN: "igb0"},
 		plan.Preferences{Classes: plan.ClassPreferences{Rules: []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}}}}})
 	if err != nil {
@@ -244,7 +244,7 @@ func TestStatusOfClasses(t *testing.T) {
 // TestOthersRules: a foreign rule with one of our numbers is an error if the
 // plan needs the number, and is never deleted.
 func TestOthersRules(t *testing.T) {
-	f := bsdfake.NewFreeBSD()
+	f := fake.NewFreeBSD()
 	b := &freebsd.Backend{Runner: f}
 	make := func(w plan.Preferences) plan.Plan {
 		p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}, plan.Capabilities{Language: freebsd.Language(), WAN: "igb0"}, w)

@@ -15,8 +15,8 @@ import (
 	"unbloat/internal/cure/platform"
 	"unbloat/internal/cure/platform/all"
 	"unbloat/internal/cure/platform/openbsd"
-	"unbloat/testkit/bsdfake"
 	"unbloat/testkit/conform"
+	"unbloat/testkit/fake"
 	"unbloat/testkit/pfctl"
 	"unbloat/unit"
 )
@@ -32,7 +32,7 @@ func TestContract(t *testing.T) {
 			conform.Run(t, conform.Case{
 				WAN: "em0",
 				New: func() (conform.Router, platform.Backend) {
-					o := bsdfake.NewOpenBSD(map[bool]pfctl.Grammar{false: pfctl.Today, true: pfctl.ALTQWithMatch}[old])
+					o := fake.NewOpenBSD(map[bool]pfctl.Grammar{false: pfctl.Today, true: pfctl.ALTQWithMatch}[old])
 					return o, &openbsd.Backend{Runner: o, Altq: old}
 				},
 				Plan: func(t *rapid.T, name string) plan.Plan {
@@ -60,7 +60,7 @@ func TestOldClasses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := bsdfake.NewOpenBSD(pfctl.ALTQWithMatch)
+	o := fake.NewOpenBSD(pfctl.ALTQWithMatch)
 	b := &openbsd.Backend{Runner: o, Altq: true}
 	e := &apply.Engine{Backend: b, Runner: o, Dir: t.TempDir(), Watchdog: nobody{}}
 	start := o.Text()
@@ -133,7 +133,7 @@ func TestReleases(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := bsdfake.NewOpenBSD(grammar)
+		o := fake.NewOpenBSD(grammar)
 		o.SetRelease(c.release)
 		start := o.Text()
 		e := &apply.Engine{Backend: &openbsd.Backend{Runner: o, Altq: c.altq}, Runner: o, Dir: t.TempDir(), Watchdog: nobody{}}

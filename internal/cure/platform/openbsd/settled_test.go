@@ -6,8 +6,8 @@ import (
 	"unbloat/internal/cure/plan"
 	"unbloat/internal/cure/platform"
 	"unbloat/internal/cure/platform/openbsd"
-	"unbloat/testkit/bsdfake"
 	"unbloat/testkit/conform"
+	"unbloat/testkit/fake"
 	"unbloat/testkit/pfctl"
 	"unbloat/unit"
 )
@@ -30,12 +30,12 @@ func TestUndoOfDamage(t *testing.T) {
 			return p
 		}
 		router := conform.Case{WAN: "em0", New: func() (conform.Router, platform.Backend) {
-			r := bsdfake.NewOpenBSD(grammar)
+			r := fake.NewOpenBSD(grammar)
 			return r, &openbsd.Backend{Runner: r, Altq: old}
 		}}
-		fresh := bsdfake.NewOpenBSD(grammar).Files[openbsd.PfConf]
+		fresh := fake.NewOpenBSD(grammar).Files[openbsd.PfConf]
 		t.Run(name, func(t *testing.T) {
-			unloaded := func(r conform.Router) { r.(*bsdfake.OpenBSD).Files[openbsd.PfConf] = fresh }
+			unloaded := func(r conform.Router) { r.(*fake.OpenBSD).Files[openbsd.PfConf] = fresh }
 			_, _, loaded, _ := router.AfterDamage(t, of(40, 8), of(20, 4), func(r conform.Router) {
 				unloaded(r)
 				if _, errOut, err := r.Run(t.Context(), []string{"pfctl", "-f", openbsd.PfConf}, nil); err != nil {

@@ -1,4 +1,4 @@
-package bsdfake_test
+package fake_test
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"unbloat/internal/cure/plan"
 	"unbloat/internal/cure/platform/all"
 	"unbloat/internal/cure/platform/openbsd"
-	"unbloat/testkit/bsdfake"
 	"unbloat/testkit/conform"
+	"unbloat/testkit/fake"
 	"unbloat/testkit/pfctl"
 )
 
@@ -32,8 +32,8 @@ func grammar(p plan.Plan) pfctl.Grammar {
 }
 
 // router returns a router with the plan's devices.
-func router(p plan.Plan) *bsdfake.OpenBSD {
-	r := bsdfake.NewOpenBSD(grammar(p))
+func router(p plan.Plan) *fake.OpenBSD {
+	r := fake.NewOpenBSD(grammar(p))
 	for _, s := range []*plan.Shaper{p.Up, p.Down} {
 		if s != nil && !slices.ContainsFunc(r.Pfctl.Interfaces, func(i pfctl.Interface) bool { return i.Name == s.Device }) {
 			r.Pfctl.Interfaces = append(r.Pfctl.Interfaces, pfctl.Interface{Name: s.Device, Speed: 1e9, MTU: 1500})

@@ -1,7 +1,7 @@
 // This part stands in for a router with OpenBSD: its files, its interfaces,
 // and pfctl(8) from package pfctl.
 
-package bsdfake
+package fake
 
 import (
 	"errors"
@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"strings"
 
-	"unbloat/testkit/fake"
 	"unbloat/testkit/pfctl"
 )
 
@@ -18,7 +17,7 @@ const PfConf = "/etc/pf.conf"
 
 // A Router is an OpenBSD router in memory.
 type OpenBSD struct {
-	*fake.Machine
+	*Machine
 	Pfctl *pfctl.Program
 }
 
@@ -29,7 +28,7 @@ func NewOpenBSD(g pfctl.Grammar) *OpenBSD {
 	if g != pfctl.Today {
 		text += "\n" // of old, a last line without its end was a mistake
 	}
-	r := &OpenBSD{Machine: fake.NewMachine(map[string]string{PfConf: text})}
+	r := &OpenBSD{Machine: NewMachine(map[string]string{PfConf: text})}
 	r.Pfctl = &pfctl.Program{
 		Grammar:    g,
 		Interfaces: interfaces(),
@@ -38,7 +37,7 @@ func NewOpenBSD(g pfctl.Grammar) *OpenBSD {
 			return pfctl.Count{Packets: 1042, Bytes: 801234, Drops: 3, DroppedBytes: 4542}
 		},
 	}
-	r.Tools["pfctl"] = fake.Tool{
+	r.Tools["pfctl"] = Tool{
 		Run: func(args []string, in []byte) (string, error) { r.Pfctl.Stdin = string(in); return r.pfctl(args...) },
 		// Loading changes something; a check does not.
 		Changes: func(args []string) bool {
@@ -51,7 +50,7 @@ func NewOpenBSD(g pfctl.Grammar) *OpenBSD {
 		release = "5.4"
 	}
 	r.SetRelease(release)
-	r.Tools["ifconfig"] = fake.Tool{Run: func(args []string, _ []byte) (string, error) {
+	r.Tools["ifconfig"] = Tool{Run: func(args []string, _ []byte) (string, error) {
 		for _, i := range r.Pfctl.Interfaces {
 			if i.Name == args[0] {
 				return i.Name + ": flags=8843<UP,BROADCAST,RUNNING>\n", nil
@@ -75,7 +74,7 @@ func NewOpenBSD(g pfctl.Grammar) *OpenBSD {
 // SetRelease sets the release that uname(1) shows. pfctl's grammar stays the
 // same.
 func (r *OpenBSD) SetRelease(release string) {
-	r.Tools["uname"] = fake.Tool{Run: func(args []string, _ []byte) (string, error) {
+	r.Tools["uname"] = Tool{Run: func(args []string, _ []byte) (string, error) {
 		switch strings.Join(args, " ") {
 		case "-r":
 			return release + "\n", nil

@@ -1,11 +1,11 @@
-package bsdfake_test
+package fake_test
 
 import (
 	"testing"
 
 	"unbloat/internal/cure/platform/freebsd"
-	"unbloat/testkit/bsdfake"
 	"unbloat/testkit/conform"
+	"unbloat/testkit/fake"
 )
 
 // TestMatrix applies the matrix of plans: rates, styles, classes and names of
@@ -17,7 +17,7 @@ func TestMatrix(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range all {
-		r := bsdfake.NewFreeBSD()
+		r := fake.NewFreeBSD()
 		r.Interfaces = append(r.Interfaces, c.Plan.WAN)
 		start := r.Dnctl.State()
 		diffs, left, err := conform.Apply(t.Context(), &freebsd.Backend{Runner: r}, r, c, func() {})

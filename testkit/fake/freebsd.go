@@ -1,7 +1,4 @@
-// Package bsdfake stands in for FreeBSD and OpenBSD routers in tests: their files and
-// interfaces, with the dnctl(8) and ipfw(8) of package dnctl and the pfctl(8) of package
-// pfctl.
-package bsdfake
+package fake
 
 import (
 	"errors"
@@ -10,7 +7,6 @@ import (
 	"strings"
 
 	"unbloat/testkit/dnctl"
-	"unbloat/testkit/fake"
 )
 
 // RCConf is the file of the system's switches.
@@ -18,7 +14,7 @@ const RCConf = "/etc/rc.conf"
 
 // A FreeBSD is a router with a firewall and a foreign pipe.
 type FreeBSD struct {
-	*fake.Machine
+	*Machine
 	Dnctl      *dnctl.Machine
 	Interfaces []string
 	Modules    []string
@@ -27,7 +23,7 @@ type FreeBSD struct {
 // NewFreeBSD returns a router with ipfw and dummynet loaded.
 func NewFreeBSD() *FreeBSD {
 	f := &FreeBSD{Dnctl: &dnctl.Machine{}, Interfaces: []string{"lo0", "igb0", "igb1"}, Modules: []string{"ipfw", "dummynet"}}
-	f.Machine = fake.NewMachine(map[string]string{RCConf: "hostname=\"gate\"\ngateway_enable=\"YES\"\nfirewall_enable=\"YES\" # no end of line"})
+	f.Machine = NewMachine(map[string]string{RCConf: "hostname=\"gate\"\ngateway_enable=\"YES\"\nfirewall_enable=\"YES\" # no end of line"})
 	for _, rule := range []string{"00100 allow ip from any to any via lo0", "65535 deny ip from any to any"} {
 		f.Dnctl.Load(rule)
 	}
@@ -35,15 +31,15 @@ func NewFreeBSD() *FreeBSD {
 		return !slices.Contains(args, "show") && !slices.Contains(args, "list") && !slices.Contains(args, "info")
 	}
 	for _, program := range []string{"dnctl", "ipfw"} {
-		f.Tools[program] = fake.Tool{Run: Program(f.Dnctl, program, f.Files), Changes: changes}
+		f.Tools[program] = Tool{Run: Program(f.Dnctl, program, f.Files), Changes: changes}
 	}
-	f.Tools["kldstat"] = fake.Tool{Run: func(args []string, _ []byte) (string, error) {
+	f.Tools["kldstat"] = Tool{Run: func(args []string, _ []byte) (string, error) {
 		if !slices.Contains(f.Modules, args[len(args)-1]) {
 			return "", errors.New("")
 		}
 		return "", nil
 	}}
-	f.Tools["ifconfig"] = fake.Tool{Run: func(args []string, _ []byte) (string, error) {
+	f.Tools["ifconfig"] = Tool{Run: func(args []string, _ []byte) (string, error) {
 		if !slices.Contains(f.Interfaces, args[0]) {
 			return "", fmt.Errorf("ifconfig: interface %s does not exist", args[0])
 		}

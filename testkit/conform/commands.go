@@ -1,8 +1,7 @@
-// Package documented holds the documents to the commands that programs have: each command
-// line in them is one that a program takes.
-package documented
+package conform
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -14,11 +13,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Commands fails t for every command line of `unbloat` in the documents of the repository
+// Documents fails t for every command line of `unbloat` in the documents of the repository
 // at root that the program would refuse: the command exists, with these flags and
 // arguments, and the values parse. Only lines whose first word is mine are checked. It
 // returns how many were, and the flags that are named on their own.
-func Commands(t *testing.T, root string, program func() *cobra.Command, mine func(command string) bool) (checked int, flags map[string][]string) {
+func Documents(t *testing.T, root string, program func() *cobra.Command, mine func(command string) bool) (checked int, flags map[string][]string) {
 	t.Helper()
 	whole := regexp.MustCompile(`^#?\s*(?:sudo )?(?:exec )?(?:bin/)?unbloat (.*)$`)
 	inline := regexp.MustCompile("`unbloat ([^`\n]*)`")
@@ -109,4 +108,23 @@ func takes(program *cobra.Command, line string, complete bool) error {
 		return c.ValidateArgs(c.Flags().Args())
 	}
 	return nil
+}
+
+// Completed is what a shell is given for the last of the words, without what explains it,
+// and whether it may offer files too.
+func Completed(t *testing.T, root *cobra.Command, words ...string) (values []string, files bool) {
+	t.Helper()
+	var out bytes.Buffer
+	root.SetArgs(append([]string{cobra.ShellCompRequestCmd}, words...))
+	root.SetOut(&out)
+	root.SetErr(&bytes.Buffer{})
+	if err := root.ExecuteContext(t.Context()); err != nil {
+		t.Fatalf("%q: %v", words, err)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	for _, line := range lines[:len(lines)-1] {
+		value, _, _ := strings.Cut(line, "\t")
+		values = append(values, value)
+	}
+	return values, lines[len(lines)-1] == ":0"
 }
