@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -245,15 +244,7 @@ func (c *Caller) Settings(_ context.Context, at Name) ([]Settings, error) {
 	}
 	out := []Settings{}
 	for _, w := range of {
-		w.mu.Lock()
-		s, p := w.set, w.setPlan
-		s.First, s.Last = slices.Clone(s.First), slices.Clone(s.Last)
-		if s.Change != nil {
-			x := *s.Change
-			x.Left = max(time.Until(w.deadline).Seconds(), 0)
-			s.Change = &x
-		}
-		w.mu.Unlock()
+		s, p := w.board.settings(time.Now())
 		s.explain(p)
 		out = append(out, s)
 	}

@@ -309,8 +309,7 @@ func (w *wan) tryOut(ctx context.Context, p *pending, next config.WAN, entries [
 		return nil
 	}
 	w.abandon() // what follows the line would change the rates that are tried out
-	w.act(true)
-	defer w.act(false)
+	defer w.news.act()()
 	// The daemon's own timer comes first; the watchdog is for a daemon that is gone.
 	const later = 5 * time.Second
 	t, err := w.router.Engine.Begin(ctx, want, apply.Options{Confirm: time.Duration(p.seconds*float64(time.Second)) + later})
@@ -339,8 +338,7 @@ func (w *wan) turnOff(ctx context.Context) error {
 	defer unlock()
 	w.supervisor.Suspend()
 	w.abandon()
-	w.act(true)
-	defer w.act(false)
+	defer w.news.act()()
 	if _, _, err := w.router.Engine.Revert(ctx, w.bare()); err != nil {
 		w.supervisor.Resume(time.Now())
 		return err
@@ -492,8 +490,7 @@ func (w *wan) disarm(ctx context.Context) error {
 	if err != nil || j == nil { // the watchdog has done it
 		return err
 	}
-	w.act(true)
-	defer w.act(false)
+	defer w.news.act()()
 	_, _, err = w.router.Engine.Revert(ctx, w.bare())
 	return err
 }

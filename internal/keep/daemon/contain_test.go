@@ -69,7 +69,7 @@ func TestPanicEndsOneClient(t *testing.T) {
 		if r := again(); r.Error == nil || r.Error.Code != CodeInternal {
 			t.Errorf("once more: %+v", r)
 		}
-		looks := x.only().status.Looks
+		looks := x.only().board.status.Looks
 		if _, err := ask[Started](t, &Caller{d: x.d}, MethodTest, TestParams{Unattended: true}); err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestPanicEndsOneClient(t *testing.T) {
 		if is, err := ask[RunStatus](t, &Caller{d: x.d}, MethodRun, nil); err != nil || is.State != RunFailed || is.Error == nil || is.Error.Code != CodeInternal {
 			t.Errorf("%+v, %v", is, err)
 		}
-		if s := x.only().status; s.State != supervise.InPlace || s.Looks <= looks {
+		if s := x.only().board.status; s.State != supervise.InPlace || s.Looks <= looks {
 			t.Errorf("afterwards: %+v", s)
 		}
 		if text := log.String(); x.d.metrics().Panics != 4 || strings.Count(text, "PANIC") != 4 || !strings.Contains(text, "contain_test.go:") {

@@ -296,10 +296,10 @@ func (d *Daemon) add(c config.WAN) *wan {
 	if c.Router != "" {
 		poll = pollDeaf
 	}
-	w := &wan{d: d, key: key, name: c.Interface, routerName: c.Router, config: c, entries: entriesOf(c, d.memory.with(d.config.Schedule, d.now()), d.now()), calls: make(chan func()), changed: make(chan struct{}, 1), stopped: make(chan struct{}), reconciled: map[cause]uint64{}}
+	w := &wan{d: d, key: key, name: c.Interface, routerName: c.Router, config: c, entries: entriesOf(c, d.memory.with(d.config.Schedule, d.now()), d.now()), calls: make(chan func()), stopped: make(chan struct{}), news: newNews()}
 	w.supervisor = supervise.New(time.Now(), poll, false, d.memory.isOff(key))
-	w.status = WANStatus{WAN: c.Interface, Router: c.Router, State: w.supervisor.State(), Since: time.Now().UTC().Format(time.RFC3339)}
-	w.lastBeat = time.Now()
+	w.board.status = WANStatus{WAN: c.Interface, Router: c.Router, State: w.supervisor.State(), Since: time.Now().UTC().Format(time.RFC3339)}
+	w.board.beat, w.board.reconciled = time.Now(), map[cause]uint64{}
 	d.wans[key] = w
 	if d.routers[c.Router] == nil {
 		d.routers[c.Router] = make(chan struct{}, 1)
@@ -527,7 +527,7 @@ func (d *Daemon) event(e Event) {
 		if e.Rerouted != nil { // nothing is to be rebuilt for that
 			w.rerouted(e.Rerouted)
 		} else {
-			w.tell(change{replaced: e.Replaced == w.name, by: e.By})
+			w.news.tell(change{replaced: e.Replaced == w.name, by: e.By})
 		}
 	}
 }
@@ -536,7 +536,7 @@ func (d *Daemon) event(e Event) {
 // netlink. replaced is an interface that came, went or is another one; "": none.
 func (d *Daemon) look(replaced string) {
 	for _, w := range d.all() {
-		w.tell(change{replaced: replaced != "" && replaced == w.name})
+		w.news.tell(change{replaced: replaced != "" && replaced == w.name})
 	}
 }
 

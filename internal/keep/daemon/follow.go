@@ -86,7 +86,7 @@ func (w *wan) gauge() {
 		Device: w.config.Interface, Reflectors: w.config.Reflectors, Slow: true,
 		Params: follow.Params{Rates: [2]follow.Bounds{held(plan.DownBps), held(plan.UpBps)}},
 	}}
-	c.Again = func() { w.anew.Store(true); w.tell(change{}) }
+	c.Again = func() { w.anew.Store(true); w.news.tell(change{}) }
 	c.Tell = func(text string) { w.d.log("%s: its delay: %s", w.config.Name(), text) }
 	var err error
 	if how := w.router.Driver.Retune; how != nil {
@@ -163,7 +163,7 @@ func (w *wan) pursuit() (p *pursuit, err error) {
 		return nil, err
 	}
 	name := w.config.Name()
-	c.Again = func() { w.anew.Store(true); w.tell(change{}) }
+	c.Again = func() { w.anew.Store(true); w.news.tell(change{}) }
 	c.Tell = func(text string) { w.d.log("%s: %s", name, text) }
 	c.Set = func(ctx context.Context, rates [2]unit.Rate) error {
 		_, err := w.call(ctx, func(ctx context.Context) (any, error) { return nil, w.retune(ctx, rates) })
@@ -282,8 +282,7 @@ func (w *wan) retune(ctx context.Context, rates [2]unit.Rate) error {
 			return err
 		}
 		defer unlock()
-		w.act(true)
-		defer w.act(false)
+		defer w.news.act()()
 	}
 	err := w.router.Engine.Retune(ctx, w.router.Driver.Retune.Round(rates), set)
 	if err != nil {
@@ -319,8 +318,7 @@ func (w *wan) abandon() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), actionTime)
 	defer cancel()
-	w.act(true)
-	defer w.act(false)
+	defer w.news.act()()
 	if err := w.router.Engine.Settle(ctx); err != nil {
 		w.d.trouble("%s: %v", w.config.Name(), err)
 	}
@@ -351,12 +349,7 @@ func (d *Daemon) metrics() metrics.Snapshot {
 				m.Way[way].Rate = r
 			}
 		}
-		m.Reconciles = []metrics.Count{}
-		w.mu.Lock()
-		for _, c := range causes() {
-			m.Reconciles = append(m.Reconciles, metrics.Count{Cause: string(c), N: w.reconciled[c]})
-		}
-		w.mu.Unlock()
+		m.Reconciles = w.board.counts()
 		out.WANs = append(out.WANs, m)
 	}
 	return out

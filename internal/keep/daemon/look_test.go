@@ -173,7 +173,7 @@ func TestStateDirectoryIsLost(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		kept := text()
 		x.journal = "/proc/unbloat" // where nobody can write, root neither
-		x.only().tell(change{replaced: true})
+		x.only().news.tell(change{replaced: true})
 		_, _ = x.only().call(t.Context(), func(context.Context) (any, error) { x.only().close(); return nil, nil })
 		time.Sleep(3 * time.Minute)
 		if s, _ := x.only().snapshot(); s.State != supervise.Waiting || !strings.Contains(s.Why, "/proc/unbloat") {
@@ -268,7 +268,7 @@ func TestQuietDayWritesNothing(t *testing.T) {
 				}
 				return out
 			}
-			before, looks := files(), x.only().status.Looks
+			before, looks := files(), x.only().board.status.Looks
 			for hour := range hours {
 				if l := x.only().line.Load(); l != nil {
 					if err := l.Follower.(*puppet).set(t.Context(), [2]unit.Rate{unit.Rate(20+hour) * mbit, 5 * mbit}); err != nil {
@@ -282,7 +282,7 @@ func TestQuietDayWritesNothing(t *testing.T) {
 			if after := files(); len(before) < 2 || !slices.Equal(after, before) {
 				t.Errorf("%s: the files are\n%q, and were\n%q", name, after, before)
 			}
-			if n := x.only().status.Looks - looks; n < 30*hours {
+			if n := x.only().board.status.Looks - looks; n < 30*hours {
 				t.Errorf("%s: it looked %d times in %d hours", name, n, hours)
 			}
 		})

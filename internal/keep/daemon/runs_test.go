@@ -140,7 +140,7 @@ func TestRuns(t *testing.T) {
 			t.Errorf("the configuration is\n%s", text)
 		}
 		time.Sleep(time.Second)
-		if s := x.only().status; s.State != supervise.InPlace || x.only().plan.Basis.Line.Down != 40*unit.MbitPerSecond {
+		if s := x.only().board.status; s.State != supervise.InPlace || x.only().plan.Basis.Line.Down != 40*unit.MbitPerSecond {
 			t.Errorf("%+v", s)
 		}
 		_, err = ask[RunStatus](t, page, MethodRun, RunParams{Run: "7"})

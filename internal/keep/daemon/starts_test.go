@@ -84,7 +84,7 @@ func TestLateModule(t *testing.T) {
 				t.Fatalf("after %v: %+v", after, s)
 			}
 		}
-		looks := x.only().status.Looks
+		looks := x.only().board.status.Looks
 		if looks < 15 || looks > 40 {
 			t.Errorf("%d looks in 21 minutes", looks)
 		}
