@@ -147,6 +147,35 @@ func TestPlanOfAnotherWAN(t *testing.T) {
 	})
 }
 
+// Rates that a person gives leave the machines that are to go first where they are.
+func TestMachinesStayFirst(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		x := startedTown(t, "linux", dir)
+		defer func() { x.stop() }()
+		x.change(ChangeParams{Machine: "192.168.1.7", Action: ActionFirst})
+		if _, err := x.d.Page().Confirm(t.Context(), Name{}, IDParams{}); err != nil {
+			t.Fatal(err)
+		}
+		rate := plan.RatePreference{Rate: 3 * unit.MbitPerSecond}
+		p, err := plan.Make(plan.Line{}, assumed(x.driver, x.wan, ""), plan.Preferences{Down: rate, Up: rate})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := x.d.Page().Apply(t.Context(), Name{WAN: x.wan}, ApplyParams{Plan: p, Yes: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.settled()
+		first := func(p plan.Plan) bool {
+			return p.Classes != nil && len(p.Classes.Rules) == 1 && slices.Contains(p.Classes.Rules[0].Home, "192.168.1.7")
+		}
+		if is := *x.only().plan; first(p) || !first(out.Plan) || !first(is) || is.DownBps != rate.Rate {
+			t.Errorf("after an apply of 3 Mbit/s: %v, %+v", is.DownBps, is.Classes)
+		}
+	})
+}
+
 // A WAN that a reload takes away while a change of it waits lets go of its router after
 // the change was undone.
 func TestStopLetsGo(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"unbloat/internal/cure/apply"
@@ -37,6 +38,7 @@ func (w *wan) apply(ctx context.Context, from *Caller, a ApplyParams) (out Appli
 	if err := platform.CheckPlan(p, w.router.Driver.Language); err != nil {
 		return out, err
 	}
+	p = w.withMachines(p)
 	w.abandon()
 	engine := w.router.Engine
 	if a.Replace {
@@ -62,6 +64,29 @@ func (w *wan) apply(ctx context.Context, from *Caller, a ApplyParams) (out Appli
 	}
 	w.supervisor.Changed(time.Now())
 	return out, nil
+}
+
+// withMachines adds to a plan that a person gave the rules of machines that the
+// configuration and the schedule have: who gives other rates does not mean to lose them.
+func (w *wan) withMachines(p plan.Plan) plan.Plan {
+	c := w.wanted()
+	rules := slices.Concat(c.Rules, c.MachineRules())
+	if p.Basis == nil || p.Basis.Preferences.Classes.Use == plan.ClassesOff {
+		return p
+	}
+	b := *p.Basis
+	rules = slices.DeleteFunc(rules, func(r plan.Rule) bool {
+		return slices.ContainsFunc(b.Preferences.Classes.Rules, func(x plan.Rule) bool { return x.String() == r.String() })
+	})
+	if len(rules) == 0 {
+		return p
+	}
+	b.Preferences.Classes.Rules = slices.Concat(rules, b.Preferences.Classes.Rules)
+	made, err := plan.Make(b.Line, b.Capabilities, b.Preferences)
+	if err != nil { // this line can't have them, and its configuration would have said so
+		return p
+	}
+	return made
 }
 
 func commands(steps []platform.Step) []string {
