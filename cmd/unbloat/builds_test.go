@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"unbloat/internal/show/cli"
+	"unbloat/testkit/labtest"
 )
 
 // goTool runs the go command in the module's root.
@@ -84,6 +85,7 @@ func TestBuildForRouters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	labtest.Tracks(t)
 	code, out, errs := ran(t, nil, filepath.Join("..", "..", "scripts", "router"), "tags")
 	tags := strings.TrimSpace(out)
 	if code != 0 || !slices.Contains(strings.Split(tags, ","), "router") {

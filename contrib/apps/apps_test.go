@@ -14,20 +14,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-)
 
-// program builds the program once for all tests, without what they do not use.
-var program = sync.OnceValues(func() (string, error) {
-	out := filepath.Join(os.Getenv("APPS_TEST_DIR"), "unbloat")
-	c := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", out, "unbloat/cmd/unbloat")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := c.CombinedOutput(); err != nil {
-		return "", errors.Join(errors.New(string(text)), err)
-	}
-	return out, nil
-})
+	"unbloat/testkit/labtest"
+)
 
 // built is the program's path.
 func built(t *testing.T) string {
@@ -35,23 +25,7 @@ func built(t *testing.T) string {
 	if testing.Short() {
 		t.Skip("SKIPPED: it builds the program")
 	}
-	p, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-// TestMain gives the program a directory.
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "unbloat-apps-")
-	if err != nil {
-		panic(err)
-	}
-	os.Setenv("APPS_TEST_DIR", dir)
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	return labtest.Binary(t)
 }
 
 // run runs a command, and returns what it printed and its exit code.

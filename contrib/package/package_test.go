@@ -21,6 +21,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"unbloat/testkit/labtest"
 )
 
 func read(t *testing.T, file string) string {
@@ -190,6 +192,7 @@ func TestArchives(t *testing.T) {
 // small builds a program that is quickly linked and packed: that of routers.
 func small(t *testing.T) string {
 	t.Helper()
+	labtest.Tracks(t)
 	program := filepath.Join(t.TempDir(), "unbloat")
 	c := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-tags", "router", "-ldflags", "-s -w -X main.version=v1.2.3", "-o", program, "./cmd/unbloat")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -308,6 +311,7 @@ func TestReleaseLong(t *testing.T) {
 
 // buildsAlone builds the source tarball with nothing but what is in it.
 func buildsAlone(t *testing.T, r release) {
+	labtest.Tracks(t)
 	dir := t.TempDir()
 	if out, err := exec.CommandContext(t.Context(), "tar", "xzf", filepath.Join(r.out, "unbloat-1.2.3-src.tar.gz"), "-C", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -12,8 +12,10 @@ package labtest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -244,8 +246,33 @@ var (
 	builtLab     = sync.OnceValues(func() (string, error) { return build("unbloat-lab") })
 )
 
-// build builds one of cmd's programs.
+// madeEnv names the directory in which `make test` has made the programs. Go runs a test
+// again when one that it has looked at there is another file.
+const madeEnv = "UNBLOAT_PROGRAMS"
+
+// Tracks has Go run a test again after a change of the sources, for one that builds a
+// program itself, with tags of its own.
+func Tracks(t testing.TB) {
+	t.Helper()
+	root, err := await.ModuleRoot()
+	for _, dir := range []string{"cmd", "guard", "internal", "reason", "scripts", "unit"} {
+		err = errors.Join(err, filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
+			_, _ = os.Stat(path) // Go notes what a test looks at
+			return err
+		}))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// build builds one of cmd's programs, unless it was made before.
 func build(program string) (string, error) {
+	if made := os.Getenv(madeEnv); made != "" {
+		path := filepath.Join(made, program)
+		_, err := os.Stat(path)
+		return path, err
+	}
 	root, err := await.ModuleRoot()
 	if err != nil {
 		return "", err
@@ -254,6 +281,7 @@ func build(program string) (string, error) {
 	// It begins as a copy of the last one, so that Go links again only after a change.
 	path := filepath.Join(root, "bin", "labtest", program)
 	fresh := fmt.Sprintf("%s-%d", path, os.Getpid())
+	defer os.Remove(fresh) // where it does not build
 	if last, err := os.ReadFile(path); err == nil {
 		if err := os.WriteFile(fresh, last, 0o755); err != nil {
 			return "", err

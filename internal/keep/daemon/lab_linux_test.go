@@ -228,6 +228,7 @@ func TestMemoryInLab(t *testing.T) {
 	var o labtest.Options
 	if os.Getenv(routerProgram) == "" {
 		labtest.NeedKernel(t)
+		labtest.Tracks(t)
 		root := filepath.Join("..", "..", "..")
 		tags, err := exec.Command(filepath.Join(root, "scripts", "router"), "tags").Output()
 		if err != nil {
