@@ -1,14 +1,13 @@
 package serve
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"os"
-	"slices"
+	"sort"
 	"time"
 
 	"unbloat/internal/measure/netio"
@@ -197,7 +196,7 @@ func (p *iperf3Server) gather(t *iperf3Test) (clients []*client, err error) {
 			err = errEnds
 		}
 	}
-	slices.SortFunc(streams, func(a, b iperf3Stream) int { return cmp.Compare(a.nth, b.nth) })
+	sort.Slice(streams, func(i, j int) bool { return streams[i].nth < streams[j].nth })
 	for _, s := range streams {
 		clients = append(clients, s.conn)
 	}

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log"
@@ -8,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 )
@@ -38,8 +40,9 @@ func (r *refusals) all() (kinds []refusedKind, counts map[refusedKind]int64) {
 	r.mu.Lock()
 	counts = maps.Clone(r.counts)
 	r.mu.Unlock()
-	kinds = slices.SortedFunc(maps.Keys(counts), func(x, y refusedKind) int {
-		return slices.Compare([]string{x.protocol, x.reason}, []string{y.protocol, y.reason})
+	kinds = slices.Collect(maps.Keys(counts))
+	sort.Slice(kinds, func(i, j int) bool {
+		return cmp.Or(cmp.Compare(kinds[i].protocol, kinds[j].protocol), cmp.Compare(kinds[i].reason, kinds[j].reason)) < 0
 	})
 	return kinds, counts
 }
