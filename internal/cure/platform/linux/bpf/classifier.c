@@ -70,7 +70,7 @@ INLINE void begin(struct __sk_buff *skb, struct packet *p)
 {
 	void *own = p->up ? (void *)&flows_up : (void *)&flows_down, *others = p->up ? (void *)&flows_down : (void *)&flows_up;
 	struct flow *f;
-	p->now = clock(0, jiffies());
+	p->now = tick();
 	p->s = p->up ? &limits.up : &limits.down;
 	p->tcp = p->key.protocol == TCP;
 	p->udp = p->key.protocol == UDP;
@@ -190,8 +190,8 @@ INLINE u32 swarm(struct packet *p)
 	if (!p->udp)
 		return NEXT;
 	if (p->f && !p->other && p->f->bytes == p->length)
-		partner(p->up ? (void *)&ports_up : (void *)&ports_down, p->up ? &swarms_up : &swarms_down, &k, h, p->s, p->now);
-	if ((swarms_up > p->now && is_swarm(&ports_up, &k, h, p->now)) || (swarms_down > p->now && is_swarm(&ports_down, &k, h, p->now)))
+		partner(p->up ? (void *)&ports_up : (void *)&ports_down, p->up, &k, h, p->s, p->now);
+	if (is_swarm(&ports_up, 0, &k, h, p->now) || is_swarm(&ports_down, 1, &k, h, p->now))
 		return IS(BULK, SWARM);
 	return NEXT;
 }
@@ -378,24 +378,12 @@ SEC("tc/lan") int lan(struct __sk_buff *skb)
 {
 	struct address from = {};
 	u32 number = 0;
-	if (sender(skb, &from) && take_machine(&machines_lan, &from, hash_of(mixed(limits.seed, &from)), 255, &limits.up, clock(0, jiffies()), &number))
+	if (sender(skb, &from) && take_machine(&machines_lan, &from, hash_of(mixed(limits.seed, &from)), 255, &limits.up, tick(), &number))
 		skb->tc_index = number;
 	return NEXT_FILTER;
 }
 
 // out drops what `up` decided to drop.
 SEC("tc/out") int out(struct __sk_buff *skb) { return ACT_SHOT; }
-
-// sample_clock tells the loader how long a tick is.
-SEC("tc/sample_clock") int sample_clock(struct __sk_buff *skb)
-{
-	u32 zero = 0;
-	struct sample *s = map_lookup(&clock_sample, &zero);
-	if (s) {
-		s->jiffies = jiffies();
-		s->nanoseconds = nanoseconds();
-	}
-	return 0;
-}
 
 char licence[] SEC("license") = "Apache-2.0";

@@ -17,7 +17,6 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	classifierMapClockOfTest  = "clock_of_test"
-	classifierMapClockSample  = "clock_sample"
 	classifierMapFlowsDown    = "flows_down"
 	classifierMapFlowsUp      = "flows_up"
 	classifierMapMachinesDown = "machines_down"
@@ -26,10 +25,10 @@ const (
 	classifierMapPortsDown    = "ports_down"
 	classifierMapPortsUp      = "ports_up"
 	classifierMapSharedUp     = "shared_up"
+	classifierMapSwarms       = "swarms"
 	classifierProgDown        = "down"
 	classifierProgLan         = "lan"
 	classifierProgOut         = "out"
-	classifierProgSampleClock = "sample_clock"
 	classifierProgUp          = "up"
 	classifierVarLimits       = "limits"
 )
@@ -76,11 +75,10 @@ type classifierSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type classifierProgramSpecs struct {
-	Down        *ebpf.ProgramSpec `ebpf:"down"`
-	Lan         *ebpf.ProgramSpec `ebpf:"lan"`
-	Out         *ebpf.ProgramSpec `ebpf:"out"`
-	SampleClock *ebpf.ProgramSpec `ebpf:"sample_clock"`
-	Up          *ebpf.ProgramSpec `ebpf:"up"`
+	Down *ebpf.ProgramSpec `ebpf:"down"`
+	Lan  *ebpf.ProgramSpec `ebpf:"lan"`
+	Out  *ebpf.ProgramSpec `ebpf:"out"`
+	Up   *ebpf.ProgramSpec `ebpf:"up"`
 }
 
 // classifierMapSpecs contains maps before they are loaded into the kernel.
@@ -88,7 +86,6 @@ type classifierProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type classifierMapSpecs struct {
 	ClockOfTest  *ebpf.MapSpec `ebpf:"clock_of_test"`
-	ClockSample  *ebpf.MapSpec `ebpf:"clock_sample"`
 	FlowsDown    *ebpf.MapSpec `ebpf:"flows_down"`
 	FlowsUp      *ebpf.MapSpec `ebpf:"flows_up"`
 	MachinesDown *ebpf.MapSpec `ebpf:"machines_down"`
@@ -97,6 +94,7 @@ type classifierMapSpecs struct {
 	PortsDown    *ebpf.MapSpec `ebpf:"ports_down"`
 	PortsUp      *ebpf.MapSpec `ebpf:"ports_up"`
 	SharedUp     *ebpf.MapSpec `ebpf:"shared_up"`
+	Swarms       *ebpf.MapSpec `ebpf:"swarms"`
 }
 
 // classifierVariableSpecs contains global variables before they are loaded into the kernel.
@@ -127,7 +125,6 @@ func (o *classifierObjects) Close() error {
 // It can be passed to loadClassifierObjects or ebpf.CollectionSpec.LoadAndAssign.
 type classifierMaps struct {
 	ClockOfTest  *ebpf.Map `ebpf:"clock_of_test"`
-	ClockSample  *ebpf.Map `ebpf:"clock_sample"`
 	FlowsDown    *ebpf.Map `ebpf:"flows_down"`
 	FlowsUp      *ebpf.Map `ebpf:"flows_up"`
 	MachinesDown *ebpf.Map `ebpf:"machines_down"`
@@ -136,12 +133,12 @@ type classifierMaps struct {
 	PortsDown    *ebpf.Map `ebpf:"ports_down"`
 	PortsUp      *ebpf.Map `ebpf:"ports_up"`
 	SharedUp     *ebpf.Map `ebpf:"shared_up"`
+	Swarms       *ebpf.Map `ebpf:"swarms"`
 }
 
 func (m *classifierMaps) Close() error {
 	return _ClassifierClose(
 		m.ClockOfTest,
-		m.ClockSample,
 		m.FlowsDown,
 		m.FlowsUp,
 		m.MachinesDown,
@@ -150,6 +147,7 @@ func (m *classifierMaps) Close() error {
 		m.PortsDown,
 		m.PortsUp,
 		m.SharedUp,
+		m.Swarms,
 	)
 }
 
@@ -164,11 +162,10 @@ type classifierVariables struct {
 //
 // It can be passed to loadClassifierObjects or ebpf.CollectionSpec.LoadAndAssign.
 type classifierPrograms struct {
-	Down        *ebpf.Program `ebpf:"down"`
-	Lan         *ebpf.Program `ebpf:"lan"`
-	Out         *ebpf.Program `ebpf:"out"`
-	SampleClock *ebpf.Program `ebpf:"sample_clock"`
-	Up          *ebpf.Program `ebpf:"up"`
+	Down *ebpf.Program `ebpf:"down"`
+	Lan  *ebpf.Program `ebpf:"lan"`
+	Out  *ebpf.Program `ebpf:"out"`
+	Up   *ebpf.Program `ebpf:"up"`
 }
 
 func (p *classifierPrograms) Close() error {
@@ -176,7 +173,6 @@ func (p *classifierPrograms) Close() error {
 		p.Down,
 		p.Lan,
 		p.Out,
-		p.SampleClock,
 		p.Up,
 	)
 }

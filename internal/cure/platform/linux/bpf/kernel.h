@@ -39,22 +39,25 @@ struct __sk_buff {
 static void *(*map_lookup)(void *map, const void *key) = (void *)1;
 static u32 (*set_hash)(struct __sk_buff *skb, u32 hash) = (void *)48;
 static long (*load_relative)(const void *skb, u32 offset, void *to, u32 len, u32 start) = (void *)68;
-static u64 (*jiffies)(void) = (void *)118;
 static u64 (*nanoseconds)(void) = (void *)5;
 
 #define FROM_NETWORK_HEADER 1
 #define MAP_ARRAY 2
+#define PIN_BY_NAME 1
 #define NO_OVERRIDE (-1) // a filter that fits and says nothing of flow and host
 #define DROPPED 0        // a filter that does not fit: the next one, which drops
 #define NEXT_FILTER (-1) // of a filter that acts by itself (direct-action)
 #define ACT_SHOT 2
 
+// TABLE is a map that all programs of a WAN share: where tc(8) loads each for itself, it
+// finds the table of the others by its name.
 #define TABLE(name, value_type, buckets)        \
 	struct {                                \
 		int (*type)[MAP_ARRAY];         \
 		u32 *key;                       \
 		value_type *value;              \
 		int (*max_entries)[buckets];    \
+		int (*pinning)[PIN_BY_NAME];    \
 	} name SEC(".maps")
 
 // Protocols, flags and types of packets.

@@ -55,21 +55,18 @@ struct shared {
 struct flows { struct flow way[WAYS]; };
 struct machines { struct machine way[WAYS]; };
 struct ports { struct port way[WAYS]; };
-struct sample { u64 jiffies, nanoseconds; };
 
-TABLE(flows_up, struct flows, 64);
-TABLE(flows_down, struct flows, 64);
-TABLE(machines_up, struct machines, 64);
-TABLE(machines_down, struct machines, 64);
+// Room for 8192 flows, as plans have (classify.PlacesFor).
+TABLE(flows_up, struct flows, 2048);
+TABLE(flows_down, struct flows, 2048);
+TABLE(machines_up, struct machines, 256);
+TABLE(machines_down, struct machines, 256);
 TABLE(machines_lan, struct machines, 256);
-TABLE(ports_up, struct ports, 64);
-TABLE(ports_down, struct ports, 64);
+TABLE(ports_up, struct ports, 512);
+TABLE(ports_down, struct ports, 512);
 TABLE(shared_up, struct shared, 1);
+TABLE(swarms, u64, 2);        // of what leaves, of what arrives: until then a port may be a swarm's
 TABLE(clock_of_test, u64, 2); // ticks, moments
-TABLE(clock_sample, struct sample, 1);
-
-// Until then a port may be a swarm's: most homes have none, and then nobody looks.
-static volatile u64 swarms_up, swarms_down;
 
 // A packet, as far as the table sees it, and what was found of it.
 struct packet {
@@ -88,14 +85,16 @@ struct packet {
 	u32 why;
 };
 
-INLINE u64 clock(u32 which, u64 real)
+INLINE u64 clock(u32 which, u32 unit)
 {
 	u64 *at = limits.test ? map_lookup(&clock_of_test, &which) : 0;
-	return at ? *at : real;
+	return at ? *at : nanoseconds() >> unit;
 }
 
-// moment is the time in units of 1024 ns: in ticks what a limit passes comes in lumps.
-INLINE u64 moment(void) { return clock(1, nanoseconds() >> 10); }
+// tick is the time in units of 4.2 ms; moment in units of 1024 ns, as in ticks what a
+// limit passes comes in lumps.
+INLINE u64 tick(void) { return clock(0, 22); }
+INLINE u64 moment(void) { return clock(1, 10); }
 
 // The hashes: words are mixed in, and the end brings the upper bits down to those that
 // the tables' masks take.
@@ -280,16 +279,18 @@ INLINE int is_port(const struct port *p, const struct port_key *k)
 	return p->key.port == k->port && same(&p->key.home, &k->home);
 }
 
-INLINE int is_swarm(void *map, const struct port_key *k, u32 hash, u64 now)
+// is_swarm: most homes have none, and then nobody looks for the port.
+INLINE int is_swarm(void *map, u32 side, const struct port_key *k, u32 hash, u64 now)
 {
 	u32 i = hash & limits.port_mask;
-	struct ports *b = map_lookup(map, &i);
-	u64 at = b ? FIND(b, is_port, k) : WAYS;
+	u64 *until = map_lookup(&swarms, &side), at;
+	struct ports *b = until && *until > now ? map_lookup(map, &i) : 0;
+	at = b ? FIND(b, is_port, k) : WAYS;
 	return b && at != WAYS && AT(b, at, key.zero)->swarm > now;
 }
 
 // partner counts a port's new partner; beyond the allowed number it is a swarm's.
-INLINE void partner(void *map, volatile u64 *swarms, const struct port_key *k, u32 hash, const volatile struct side *s, u64 now)
+INLINE void partner(void *map, u32 up, const struct port_key *k, u32 hash, const volatile struct side *s, u64 now)
 {
 	u32 i = hash & limits.port_mask;
 	struct ports *b = map_lookup(map, &i);
@@ -312,7 +313,11 @@ INLINE void partner(void *map, volatile u64 *swarms, const struct port_key *k, u
 	if (p->keep < now + limits.port_for)
 		p->keep = now + limits.port_for;
 	if (exceeds(&p->partners, &s->peers, now)) {
-		*swarms = p->swarm = now + limits.swarm_for;
+		u32 side = !up;
+		u64 *until = map_lookup(&swarms, &side);
+		p->swarm = now + limits.swarm_for;
+		if (until)
+			*until = p->swarm;
 		if (p->keep < p->swarm)
 			p->keep = p->swarm;
 	}
