@@ -26,9 +26,6 @@ const (
 	farPort   = 443
 )
 
-// ticks are the simulated kernel's (HZ).
-const ticks = 250
-
 // newClassifier returns nil if the plan has no classes that a program judges in CAKE.
 func newClassifier(p plan.Plan) *classifier {
 	if !p.Classes.ByBPF() {
@@ -36,7 +33,7 @@ func newClassifier(p plan.Plan) *classifier {
 	}
 	policy := p.Policy()
 	policy.Limits.Acks = 0
-	k := &classifier{rules: p.Classes.Rules, table: classify.New(policy, classify.Setting{Ticks: ticks, Places: classify.PlacesFor(policy.Limits.Flows), Seed: 1})}
+	k := &classifier{rules: p.Classes.Rules, table: classify.New(policy, classify.Setting{Places: classify.PlacesFor(policy.Limits.Flows), Seed: 1})}
 	for d, s := range []struct {
 		shaper *plan.Shaper
 		shares []plan.Share

@@ -26,7 +26,7 @@ func aPolicy() classify.Policy {
 }
 
 func classifier(p classify.Policy) *classify.Classifier {
-	return classify.New(p, classify.Setting{Major: 0xb10a, Ticks: 250, Places: classify.PlacesFor(p.Limits.Flows), Seed: 7})
+	return classify.New(p, classify.Setting{Major: 0xb10a, Places: classify.PlacesFor(p.Limits.Flows), Seed: 7})
 }
 
 const second = unit.Instant(time.Second)

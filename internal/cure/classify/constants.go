@@ -1,7 +1,6 @@
 package classify
 
 import (
-	"math/bits"
 	"time"
 
 	"unbloat/unit"
@@ -43,41 +42,57 @@ const (
 	keepPort       = time.Minute
 )
 
-// Ticks is how many jiffies the kernel has a second (HZ).
-type Ticks int64
+// A clock counts time as the program does: its value is the logarithm of a unit's nanoseconds.
+type clock uint
 
-// of returns a time in ticks, rounded up.
-func (h Ticks) of(d time.Duration) uint64 {
-	return uint64((int64(d)*int64(h) + int64(time.Second) - 1) / int64(time.Second))
+// Nearly everything counts in ticks of 4.2 ms; the one limit that has to be even, not in lumps
+// of a tick, in moments of 1024 ns.
+const (
+	ticks   clock = 22
+	moments clock = 10
+)
+
+// Rates are estimated over windows: the logarithms of a quarter of a second's ticks, and of a
+// second's.
+const (
+	window = 6
+	second = 8
+)
+
+// of returns a time in units, rounded up.
+func (k clock) of(d time.Duration) uint64 { return (uint64(d) + 1<<k - 1) >> k }
+
+// within returns what a rate, of bytes or packets a second, has in a window of 2^shift units.
+func (k clock) within(perSecond uint64, shift uint) uint64 {
+	return perSecond << (shift + uint(k)) / uint64(time.Second)
 }
 
-// now is an instant as the program counts it.
-func (h Ticks) now(t unit.Instant) uint64 {
-	return uint64(int64(t) / (int64(time.Second) / int64(h)))
+// Tick and Moment are an instant as the program counts it.
+func Tick(t unit.Instant) uint64   { return uint64(t) >> ticks }
+func Moment(t unit.Instant) uint64 { return uint64(t) >> moments }
+
+// Until returns how long after a tick another one is.
+func Until(now, tick uint64) time.Duration { return time.Duration(max(tick, now)-now) << ticks }
+
+// RateOfWindow and RateOfSecond return the rate at a tick of what an estimate of bytes had at
+// an earlier one.
+func RateOfWindow(bytes, at, now uint64) unit.Rate { return rateOf(bytes, at, now, window) }
+func RateOfSecond(bytes, at, now uint64) unit.Rate { return rateOf(bytes, at, now, second) }
+
+func rateOf(bytes, at, now uint64, shift uint) unit.Rate {
+	e := estimate{window: bytes, at: at}
+	return unit.Rate(e.add(0, shift, now) * 8 * uint64(time.Second) >> (shift + uint(ticks)))
 }
-
-// window is the logarithm of the ticks of about a quarter of a second, over which rates
-// are estimated; twice more of it is a second's.
-func (h Ticks) window() uint32 { return uint32(max(bits.Len64(uint64(h)*3/16), 1)) }
-
-// within returns what a rate, of bytes or packets a second, has in a window of 2^shift ticks.
-func (h Ticks) within(perSecond uint64, shift uint32) uint64 { return perSecond << shift / uint64(h) }
 
 // A Bucket's rate in whole numbers that need no division: what it gains in a tick, what
 // one costs, and what it holds.
 type Bucket struct{ Gain, Cost, Most uint64 }
 
 // bucket returns one that fills with n in per, and holds most.
-func (h Ticks) bucket(n int, per time.Duration, most int) Bucket {
-	cost := uint64(per/time.Second) * uint64(h)
+func (k clock) bucket(n int, per time.Duration, most int) Bucket {
+	cost := k.of(per)
 	return Bucket{Gain: uint64(n), Cost: cost, Most: cost * uint64(most)}
 }
-
-// moments are the ticks of the one limit that has to be even, not in lumps of a tick: 1024 ns.
-const moments Ticks = 1e9 >> 10
-
-// Moment is an instant in those ticks.
-func Moment(t unit.Instant) uint64 { return moments.now(t) }
 
 // Places are how many buckets each of a direction's tables has. Each is a power of
 // two, and each bucket has WaysOfBucket places.
@@ -99,7 +114,6 @@ func PlacesFor(flows int) Places {
 type Setting struct {
 	Major    uint16 // of the shaper's handle: 0xb10a is b10a:
 	First    uint16 // with HTB: the minor number of its classes is a tin's and this; 0: CAKE
-	Ticks    Ticks  // of the kernel
 	Places   Places
 	Seed     uint32 // of the hashes
 	Numbered bool   // a filter on the LAN's interface numbers the machines
@@ -119,22 +133,14 @@ type Side struct {
 
 // Constants are all numbers of the table, in ticks, and in bytes or packets of a window.
 type Constants struct {
-	Up, Down                                                            Side
-	SlowAcks                                                            Bucket // in moments
-	LightBytes, LightPackets, Speech, Names, Acks, AcksOfFlow           uint64
-	HeavyBytes, LongBytes                                               uint64
-	BusyFor, MixedFor, SpeaksFor, SwarmFor, ElasticFor, StruckFor       uint64
-	UnansweredFor, DatagramsFor, StreamFor, MachineFor, PortFor         uint64
-	Small, Window, Second, FlowMask, MachineMask, PortMask, Seed, Major uint32
-	Thins, Numbered, Test, Named, Varies, HTB, _, _                     uint8
-}
-
-// Ticks returns those of the setting.
-func (c Constants) Ticks() Ticks { return Ticks(c.MachineFor / uint64(keepMachine/time.Second)) }
-
-// Rate returns that of what came in a window of 2^shift ticks, in bytes.
-func (c Constants) Rate(window uint64, shift uint32) unit.Rate {
-	return unit.Rate(window * 8 * uint64(c.Ticks()) >> shift)
+	Up, Down                                                      Side
+	SlowAcks                                                      Bucket // in moments
+	LightBytes, LightPackets, Speech, Names, Acks, AcksOfFlow     uint64
+	HeavyBytes, LongBytes                                         uint64
+	BusyFor, MixedFor, SpeaksFor, SwarmFor, ElasticFor, StruckFor uint64
+	UnansweredFor, DatagramsFor, StreamFor, MachineFor, PortFor   uint64
+	Small, FlowMask, MachineMask, PortMask, Seed, Major           uint32
+	Thins, Numbered, Test, Named, Varies, HTB, _, _               uint8
 }
 
 // packet is what one packet counts in an estimate of packets: they would be lost in
@@ -143,21 +149,19 @@ const packet = 1 << 16
 
 // ConstantsOf returns the numbers of a policy.
 func ConstantsOf(p Policy, s Setting) Constants {
-	l, h := p.Limits, s.Ticks
-	quarter := h.window()
-	second := quarter + 2
-	bytes := func(r unit.Rate, shift uint32) uint64 { return h.within(uint64(max(r, 0)/8), shift) }
-	packets := func(n int) uint64 { return h.within(uint64(n)*packet, second) }
+	l := p.Limits
+	bytes := func(r unit.Rate, shift uint) uint64 { return ticks.within(uint64(max(r, 0)/8), shift) }
+	packets := func(n int) uint64 { return ticks.within(uint64(n)*packet, second) }
 	c := Constants{
 		SlowAcks:   moments.bucket(l.Acks, time.Second, l.Acks),
 		LightBytes: bytes(l.CalmRate, second), LightPackets: packets(l.CalmPackets), Speech: packets(speakPackets), Names: packets(l.Names),
 		Acks: packets(l.Acks), AcksOfFlow: packets(slowAcks),
 		HeavyBytes: uint64(l.HeavyBytes), LongBytes: uint64(l.LongBytes),
-		BusyFor: h.of(busyFor), MixedFor: h.of(mixedFor), SpeaksFor: h.of(speaksFor), SwarmFor: h.of(swarmFor),
-		ElasticFor: h.of(elasticFor), StruckFor: h.of(struckFor),
-		UnansweredFor: h.of(keepUnanswered), DatagramsFor: h.of(keepDatagrams), StreamFor: h.of(keepStream),
-		MachineFor: h.of(keepMachine), PortFor: h.of(keepPort),
-		Small: uint32(l.SmallPacket), Window: quarter, Second: second,
+		BusyFor: ticks.of(busyFor), MixedFor: ticks.of(mixedFor), SpeaksFor: ticks.of(speaksFor), SwarmFor: ticks.of(swarmFor),
+		ElasticFor: ticks.of(elasticFor), StruckFor: ticks.of(struckFor),
+		UnansweredFor: ticks.of(keepUnanswered), DatagramsFor: ticks.of(keepDatagrams), StreamFor: ticks.of(keepStream),
+		MachineFor: ticks.of(keepMachine), PortFor: ticks.of(keepPort),
+		Small:    uint32(l.SmallPacket),
 		FlowMask: uint32(s.Places.Flows - 1), MachineMask: uint32(s.Places.Machines - 1), PortMask: uint32(s.Places.Ports - 1),
 		Seed: s.Seed, Major: uint32(s.Major),
 		Thins: flag(l.Acks > 0), Numbered: flag(s.Numbered), Named: flag(p.Named), Varies: flag(p.Varies), HTB: flag(s.First > 0),
@@ -170,9 +174,9 @@ func ConstantsOf(p Policy, s Setting) Constants {
 		half := max((l.HeavyOfHost+1)/2, 1) // each direction counts for itself
 		*x.to = Side{
 			FirstOfMachine: bytes(2*l.CalmOf(x.d), second), LightOfMachine: bytes(l.CalmOf(x.d), second),
-			Steady: bytes(l.SteadyOf(x.d), quarter), SteadyOfMachine: bytes(l.SteadyOfMachine(x.d), quarter),
+			Steady: bytes(l.SteadyOf(x.d), window), SteadyOfMachine: bytes(l.SteadyOfMachine(x.d), window),
 			Patience: max(uint64(l.SteadyOf(x.d).Bytes(patience)), picture),
-			Heavy:    h.bucket(max(half/4, 1), time.Minute, half), Peers: h.bucket(l.Peers, time.Minute, l.Peers),
+			Heavy:    ticks.bucket(max(half/4, 1), time.Minute, half), Peers: ticks.bucket(l.Peers, time.Minute, l.Peers),
 			FirstBytes: uint64(l.FirstOf(x.d)),
 		}
 		for i, name := range LaneNames() {

@@ -99,7 +99,6 @@ const (
 type Classifier struct {
 	n      Constants
 	policy Policy
-	ticks  Ticks
 	now    uint64 // ticks
 	moment uint64
 	sides  [2]side
@@ -113,7 +112,7 @@ type Classifier struct {
 
 // New returns one that remembers nothing yet.
 func New(p Policy, s Setting) *Classifier {
-	c := &Classifier{n: ConstantsOf(p, s), policy: p, ticks: s.Ticks}
+	c := &Classifier{n: ConstantsOf(p, s), policy: p}
 	for i := range c.sides {
 		c.sides[i] = side{make([][WaysOfBucket]flow, s.Places.Flows), make([][WaysOfBucket]machine, s.Places.Machines), make([][WaysOfBucket]port, s.Places.Ports)}
 	}
@@ -148,7 +147,7 @@ func (c *Classifier) Decide(ts unit.Instant, x *Packet) Decision {
 	if lanes == nil {
 		return Decision{}
 	}
-	c.now, c.moment = c.ticks.now(ts), Moment(ts)
+	c.now, c.moment = Tick(ts), Moment(ts)
 	w := c.begin(x)
 	v := verdict{normal, Ordinary}
 	for i, row := range [...]func() verdict{w.rule, w.mark, w.name, w.acknowledgement, w.first, w.unprotected, w.swarm, w.unanswered, w.light, w.steady, w.heavy, w.normal} {
@@ -259,7 +258,7 @@ func (w *walk) name() verdict {
 	if !w.isName() {
 		return verdict{}
 	}
-	if m := w.m; m != nil && m.names.add(packet, w.n.Second, w.now) <= w.n.Names {
+	if m := w.m; m != nil && m.names.add(packet, second, w.now) <= w.n.Names {
 		return verdict{voice, Names}
 	}
 	return verdict{normal, ManyNames}
@@ -284,8 +283,8 @@ func (w *walk) thinned() bool {
 	if !s.made {
 		s.slow, s.made = w.n.SlowAcks.full(w.moment), true
 	}
-	fast := w.f != nil && w.f.small.add(packet, w.n.Second, w.now) > w.n.AcksOfFlow
-	if s.all.add(packet, w.n.Second, w.now) <= w.n.Acks || fast || !s.slow.exceeds(&w.n.SlowAcks, w.moment) {
+	fast := w.f != nil && w.f.small.add(packet, second, w.now) > w.n.AcksOfFlow
+	if s.all.add(packet, second, w.now) <= w.n.Acks || fast || !s.slow.exceeds(&w.n.SlowAcks, w.moment) {
 		return false
 	}
 	if w.p.SACK {
@@ -301,7 +300,7 @@ func (w *walk) first() verdict {
 	if !w.isFirst() {
 		return verdict{}
 	}
-	if m := w.m; m != nil && m.first.add(uint64(w.p.Length), w.n.Second, w.now) <= w.s.FirstOfMachine {
+	if m := w.m; m != nil && m.first.add(uint64(w.p.Length), second, w.now) <= w.s.FirstOfMachine {
 		return verdict{interactive, First}
 	}
 	return verdict{}
@@ -347,7 +346,7 @@ func (w *walk) light() verdict {
 	if f == nil {
 		return verdict{}
 	}
-	bytes, packets := f.light.add(length, w.n.Second, w.now), f.lightPackets.add(packet, w.n.Second, w.now)
+	bytes, packets := f.light.add(length, second, w.now), f.lightPackets.add(packet, second, w.now)
 	if bytes > w.n.LightBytes || packets > w.n.LightPackets {
 		f.busy = w.now + w.n.BusyFor
 	}
@@ -355,7 +354,7 @@ func (w *walk) light() verdict {
 	if f.busy > w.now || w.tcp && !w.small || m == nil {
 		return verdict{}
 	}
-	if m.crowd > w.now || m.light.add(length, w.n.Second, w.now) > w.s.LightOfMachine {
+	if m.crowd > w.now || m.light.add(length, second, w.now) > w.s.LightOfMachine {
 		if m.crowd <= w.now {
 			m.crowd = w.now + w.n.BusyFor
 		}
@@ -384,34 +383,34 @@ func (w *walk) steady() verdict {
 	if !w.udp || f == nil || w.s.Steady == 0 || m == nil {
 		return verdict{}
 	}
-	if w.small && length >= AckBelow && f.small.add(packet, w.n.Second, w.now) > w.n.Speech {
+	if w.small && length >= AckBelow && f.small.add(packet, second, w.now) > w.n.Speech {
 		f.speaks = w.now + w.n.MixedFor
 		m.speaks = w.now + w.n.SpeaksFor
 	}
 	speaks := f.speaks > w.now
-	call, room := m.speaks > w.now && !speaks, m.datagrams.add(length, w.n.Window, w.now) <= w.s.SteadyOfMachine
+	call, room := m.speaks > w.now && !speaks, m.datagrams.add(length, window, w.now) <= w.s.SteadyOfMachine
 	w.why = TookMore
 	switch {
 	case f.elastic > w.now && (!speaks || w.n.Varies != 0):
 		return w.elastic(speaks)
 	case f.elastic > w.now:
-		if f.rate.add(0, w.n.Window, w.now)+length > w.s.Steady || m.steady.add(0, w.n.Window, w.now)+length > w.s.SteadyOfMachine {
+		if f.rate.add(0, window, w.now)+length > w.s.Steady || m.steady.add(0, window, w.now)+length > w.s.SteadyOfMachine {
 			return verdict{normal, TookMore}
 		}
-		f.rate.add(length, w.n.Window, w.now)
-		m.steady.add(length, w.n.Window, w.now)
+		f.rate.add(length, window, w.now)
+		m.steady.add(length, window, w.now)
 		return verdict{interactive, Steady}
 	case f.struck > w.now && !speaks && (call || !room):
 		w.why = Waits
 		return w.elastic(speaks)
 	}
-	over := f.rate.exceeds(length, w.s.Steady, w.s.Patience, w.n.Window, w.now)
+	over := f.rate.exceeds(length, w.s.Steady, w.s.Patience, window, w.now)
 	if !over {
 		patience := 3 * w.s.Patience // one that is above its own bound goes before the others of its machine
 		if f.struck > w.now || m.crowd > w.now || call {
 			patience = 0
 		}
-		over = m.steady.exceeds(length, w.s.SteadyOfMachine, patience, w.n.Window, w.now)
+		over = m.steady.exceeds(length, w.s.SteadyOfMachine, patience, window, w.now)
 	}
 	if !over {
 		return verdict{interactive, Steady}
@@ -432,7 +431,7 @@ func (w *walk) elastic(speaks bool) verdict {
 	if w.p.Length < AckBelow {
 		return verdict{acks, BusySmall}
 	}
-	if w.n.Varies != 0 && speaks && w.small && w.m.light.add(uint64(w.p.Length), w.n.Second, w.now) <= w.s.LightOfMachine {
+	if w.n.Varies != 0 && speaks && w.small && w.m.light.add(uint64(w.p.Length), second, w.now) <= w.s.LightOfMachine {
 		return verdict{voice, Sound}
 	}
 	return verdict{}

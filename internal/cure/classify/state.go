@@ -16,7 +16,7 @@ import (
 type estimate struct{ window, at, over uint64 } // over: bytes since it went above a bound
 
 // add counts n more, and returns what is in a window of 2^shift ticks.
-func (e *estimate) add(n uint64, shift uint32, now uint64) uint64 {
+func (e *estimate) add(n uint64, shift uint, now uint64) uint64 {
 	past := uint64(0)
 	if now > e.at {
 		past = now - e.at
@@ -33,7 +33,7 @@ func (e *estimate) add(n uint64, shift uint32, now uint64) uint64 {
 
 // exceeds adds n more to the window, and reports whether more than patience bytes have come
 // since it went above a bound.
-func (e *estimate) exceeds(n, most, patience uint64, shift uint32, now uint64) bool {
+func (e *estimate) exceeds(n, most, patience uint64, shift uint, now uint64) bool {
 	if e.add(n, shift, now) <= most {
 		e.over = 0
 		return false

@@ -61,22 +61,34 @@ func TestEvenLimitMakesNoLumps(t *testing.T) {
 	}
 }
 
-// An estimate follows a rate within a fifth, whatever the packets and the kernel's ticks.
+// An estimate follows a rate within a fifth, whatever the packets.
 func TestEstimate(t *testing.T) {
-	for _, hz := range []Ticks{100, 250, 300, 1000} {
-		for _, x := range []struct {
-			size uint64
-			gap  time.Duration
-		}{{1200, 6667 * time.Microsecond}, {200, 20 * time.Millisecond}, {1500, 500 * time.Microsecond}} {
-			var e estimate
-			shift, now, got := hz.window()+2, unit.Instant(time.Hour), uint64(0)
-			for range 20 * int(time.Second/x.gap) {
-				now = now.Add(x.gap)
-				got = e.add(x.size, shift, hz.now(now))
-			}
-			want := hz.within(x.size*uint64(time.Second)/uint64(x.gap), shift)
-			if got < want*4/5 || got > want*6/5 {
-				t.Errorf("%d ticks a second, %d bytes each %v: %d in a window, want %d", hz, x.size, x.gap, got, want)
+	for _, x := range []struct {
+		size uint64
+		gap  time.Duration
+	}{{1200, 6667 * time.Microsecond}, {200, 20 * time.Millisecond}, {1500, 500 * time.Microsecond}} {
+		var e estimate
+		now, got := unit.Instant(time.Hour), uint64(0)
+		for range 20 * int(time.Second/x.gap) {
+			now = now.Add(x.gap)
+			got = e.add(x.size, second, Tick(now))
+		}
+		want := ticks.within(x.size*uint64(time.Second)/uint64(x.gap), second)
+		if got < want*4/5 || got > want*6/5 {
+			t.Errorf("%d bytes each %v: %d in a window, want %d", x.size, x.gap, got, want)
+		}
+	}
+}
+
+// A time becomes ticks and comes back, and so do rates, within a part in a thousand.
+func TestClock(t *testing.T) {
+	if got := Until(7, 7+ticks.of(4*time.Second)); got < 4*time.Second || got > 4*time.Second+5*time.Millisecond {
+		t.Errorf("four seconds come back as %v", got)
+	}
+	for _, r := range []unit.Rate{200 * unit.KbitPerSecond, 50 * unit.MbitPerSecond, 10 * unit.GbitPerSecond} {
+		for _, got := range []unit.Rate{RateOfWindow(ticks.within(uint64(r/8), window), 9, 9), RateOfSecond(ticks.within(uint64(r/8), second), 9, 9)} {
+			if got > r || got < r-r/1000 {
+				t.Errorf("%v comes back as %v", r, got)
 			}
 		}
 	}

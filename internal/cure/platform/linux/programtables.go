@@ -106,7 +106,7 @@ func whyHalf(p plan.Plan, d plan.Direction, f classify.Flow, x bpf.Flow, known b
 	}
 	h := of(x, d)
 	if !known || h.Lane == "" || f.Protocol == "tcp" && f.Packet <= classify.UsualAck {
-		first := classify.New(p.Policy(), classify.Setting{Ticks: 250, Places: classify.PlacesFor(1)}).Decide(unit.Instant(time.Hour), &packet)
+		first := classify.New(p.Policy(), classify.Setting{Places: classify.PlacesFor(1)}).Decide(unit.Instant(time.Hour), &packet)
 		h.Lane, h.Code = string(plan.Normal), first.Code
 		if first.Lane != nil {
 			h.Lane = first.Lane.Name

@@ -21,6 +21,8 @@
 #define MOST_HOSTS 1024 // of CAKE
 #define PACKET 65536    // what one counts in an estimate of packets
 #define MOST_STRIKES 7
+#define WINDOW 6 // logarithms of ticks: a quarter of a second, and a second
+#define SECOND 8
 // The upper byte of the minor number of a priority by which a rule names traffic. The
 // lower one has the tins: what arrives, what leaves.
 #define NAMED_MINOR 1
@@ -56,7 +58,7 @@ struct constants {
 	u64 heavy_bytes, long_bytes;
 	u64 busy_for, mixed_for, speaks_for, swarm_for, elastic_for, struck_for;
 	u64 unanswered_for, datagrams_for, stream_for, machine_for, port_for;
-	u32 small, window, second, flow_mask, machine_mask, port_mask, seed, major;
+	u32 small, flow_mask, machine_mask, port_mask, seed, major;
 	u8 thins, numbered, test, named, varies, htb, unused[2];
 };
 
@@ -139,7 +141,7 @@ INLINE u32 name(struct packet *p)
 {
 	if (!is_name(p))
 		return NEXT;
-	if (p->m && add(&p->m->names, PACKET, limits.second, p->now) <= limits.names)
+	if (p->m && add(&p->m->names, PACKET, SECOND, p->now) <= limits.names)
 		return IS(VOICE, NAMES);
 	return IS(NORMAL, MANY_NAMES);
 }
@@ -151,7 +153,7 @@ INLINE int thinned(struct __sk_buff *skb, struct packet *p)
 {
 	u32 zero = 0;
 	struct shared *s = map_lookup(&shared_up, &zero);
-	int fast = p->f && add(&p->f->small, PACKET, limits.second, p->now) > limits.acks_of_flow;
+	int fast = p->f && add(&p->f->small, PACKET, SECOND, p->now) > limits.acks_of_flow;
 	if (!s)
 		return 0;
 	if (!s->made) {
@@ -159,7 +161,7 @@ INLINE int thinned(struct __sk_buff *skb, struct packet *p)
 		s->slow.at = moment();
 		s->made = 1;
 	}
-	if (add(&s->all, PACKET, limits.second, p->now) <= limits.acks || fast || !exceeds(&s->slow, &limits.slow_acks, moment()))
+	if (add(&s->all, PACKET, SECOND, p->now) <= limits.acks || fast || !exceeds(&s->slow, &limits.slow_acks, moment()))
 		return 0;
 	return !(has_sack(skb, p) && s->turns++ % 2 == 0);
 }
@@ -177,7 +179,7 @@ INLINE int is_first(const struct packet *p) { return p->tcp && p->bytes && p->by
 // first: the first bytes of a TCP connection; those of one machine are bounded.
 INLINE u32 first(struct packet *p)
 {
-	if (is_first(p) && p->m && add(&p->m->first, p->length, limits.second, p->now) <= p->s->first_of_machine)
+	if (is_first(p) && p->m && add(&p->m->first, p->length, SECOND, p->now) <= p->s->first_of_machine)
 		return IS(INTERACTIVE, FIRST);
 	return NEXT;
 }
@@ -205,15 +207,15 @@ INLINE u32 light(struct packet *p)
 	u64 bytes, packets;
 	if (!f)
 		return NEXT;
-	bytes = add(&f->light, p->length, limits.second, p->now);
-	packets = add(&f->light_packets, PACKET, limits.second, p->now);
+	bytes = add(&f->light, p->length, SECOND, p->now);
+	packets = add(&f->light_packets, PACKET, SECOND, p->now);
 	if (bytes > limits.light_bytes || packets > limits.light_packets)
 		f->busy = p->now + limits.busy_for;
 	if (f->busy > p->now || (p->tcp && !p->small) || !m)
 		return NEXT;
 	if (m->crowd > p->now)
 		return IS(NORMAL, CROWD);
-	if (add(&m->light, p->length, limits.second, p->now) > p->s->light_of_machine) {
+	if (add(&m->light, p->length, SECOND, p->now) > p->s->light_of_machine) {
 		m->crowd = p->now + limits.busy_for;
 		return IS(NORMAL, CROWD);
 	}
@@ -232,7 +234,7 @@ INLINE u32 elastic(struct packet *p, int speaks)
 {
 	if (p->length < ACK_BELOW)
 		return IS(ACKS, BUSY_SMALL);
-	if (limits.varies && speaks && p->small && p->m && add(&p->m->light, p->length, limits.second, p->now) <= p->s->light_of_machine)
+	if (limits.varies && speaks && p->small && p->m && add(&p->m->light, p->length, SECOND, p->now) <= p->s->light_of_machine)
 		return IS(VOICE, SOUND);
 	return NEXT;
 }
@@ -246,22 +248,22 @@ INLINE u32 steady(struct packet *p)
 	int speaks, call, room, over;
 	if (!p->udp || !f || !p->s->steady || !m)
 		return NEXT;
-	if (p->small && length >= ACK_BELOW && add(&f->small, PACKET, limits.second, now) > limits.speech) {
+	if (p->small && length >= ACK_BELOW && add(&f->small, PACKET, SECOND, now) > limits.speech) {
 		f->speaks = now + limits.mixed_for;
 		m->speaks = now + limits.speaks_for;
 	}
 	speaks = f->speaks > now;
 	call = m->speaks > now && !speaks;
-	room = add(&m->datagrams, length, limits.window, now) <= p->s->steady_of_machine;
+	room = add(&m->datagrams, length, WINDOW, now) <= p->s->steady_of_machine;
 	p->why = TOOK_MORE;
 	if (f->elastic > now) {
 		if (!speaks || limits.varies)
 			return elastic(p, speaks);
-		if (add(&f->rate, 0, limits.window, now) + length > p->s->steady ||
-		    add(&m->steady, 0, limits.window, now) + length > p->s->steady_of_machine)
+		if (add(&f->rate, 0, WINDOW, now) + length > p->s->steady ||
+		    add(&m->steady, 0, WINDOW, now) + length > p->s->steady_of_machine)
 			return IS(NORMAL, TOOK_MORE);
-		add(&f->rate, length, limits.window, now);
-		add(&m->steady, length, limits.window, now);
+		add(&f->rate, length, WINDOW, now);
+		add(&m->steady, length, WINDOW, now);
 		return IS(INTERACTIVE, STEADY);
 	}
 	if (f->struck > now && !speaks && (call || !room)) {

@@ -19,7 +19,6 @@ import (
 
 const (
 	lawPackets = 120_000 // with UNBLOAT_LONG a million
-	lawHZ      = classify.Ticks(100)
 	lawMajor   = 0xb10a
 )
 
@@ -209,7 +208,7 @@ func lawWorld(t *testing.T, seed uint64, packets int, met map[string]int) {
 	policy := lawPolicy(rng)
 	policy.Varies = seed%2 == 1
 	places := classify.Places{Flows: 4 << rng.IntN(5), Machines: 1 << rng.IntN(4), Ports: 1 << rng.IntN(5)}
-	setting := classify.Setting{Major: lawMajor, Ticks: lawHZ, Places: places, Seed: rng.Uint32(), Numbered: rng.IntN(2) == 0}
+	setting := classify.Setting{Major: lawMajor, Places: places, Seed: rng.Uint32(), Numbered: rng.IntN(2) == 0}
 	spec, err := bpf.Prepared(policy, setting)
 	if err != nil {
 		t.Fatal(err)
@@ -227,7 +226,7 @@ func lawWorld(t *testing.T, seed uint64, packets int, met map[string]int) {
 	flows := lawFlows(rng, 200)
 	now := unit.Instant(time.Hour)
 	set := func() {
-		if err := errors.Join(o.ClockOfTest.Put(uint32(0), uint64(now/unit.Instant(time.Second/time.Duration(lawHZ)))), o.ClockOfTest.Put(uint32(1), classify.Moment(now))); err != nil {
+		if err := errors.Join(o.ClockOfTest.Put(uint32(0), classify.Tick(now)), o.ClockOfTest.Put(uint32(1), classify.Moment(now))); err != nil {
 			t.Fatal(err)
 		}
 	}

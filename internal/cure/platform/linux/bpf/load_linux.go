@@ -6,12 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
@@ -44,19 +41,16 @@ func prepared(p classify.Policy, s classify.Setting, test bool) (*ebpf.Collectio
 	} {
 		spec.Maps[name].MaxEntries = uint32(n)
 	}
+	for _, m := range spec.Maps {
+		m.Pinning = ebpf.PinNone // that is for tc(8); these are pinned below
+	}
 	return spec, nil
 }
 
-// The maps of the program's constants and of its variables.
+// The map of the program's constants, and its pin: that has no dot.
 const (
-	rodata = ".rodata"
-	bss    = ".bss"
-)
-
-// Pins of the maps that clang makes: a pin's name has no dot.
-const (
-	pinOfConstants = "constants" // of .rodata
-	pinOfVariables = "variables" // of .bss
+	rodata         = ".rodata"
+	pinOfConstants = "constants"
 )
 
 // Load loads the programs and pins them and their maps in root/key, where root
@@ -83,22 +77,17 @@ func collection(w Wanted, key string) (*ebpf.Collection, error) {
 	if err := liftLimit(); err != nil {
 		return nil, err
 	}
-	hz, err := measureTicks()
-	if err != nil {
-		return nil, err
-	}
 	var seed [4]byte
 	if _, err := rand.Read(seed[:]); err != nil {
 		return nil, err
 	}
-	spec, err := prepared(w.Policy, w.setting(hz, binary.NativeEndian.Uint32(seed[:])), false)
+	spec, err := prepared(w.Policy, w.setting(binary.NativeEndian.Uint32(seed[:])), false)
 	if err != nil {
 		return nil, err
 	}
 	for name, p := range spec.Programs {
 		p.Name = name + "_" + key
 	}
-	delete(spec.Programs, classifierProgSampleClock) // its work is done
 	limits := spec.Variables[classifierVarLimits]
 	c, err := ebpf.NewCollection(spec)
 	if err != nil {
@@ -145,11 +134,8 @@ func pin(c *ebpf.Collection, dir string) error {
 		}
 	}
 	for name, m := range c.Maps {
-		switch name {
-		case rodata:
+		if name == rodata {
 			name = pinOfConstants
-		case bss:
-			name = pinOfVariables
 		}
 		if err := m.Pin(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("pin the map %s: %w", name, err)
@@ -173,32 +159,6 @@ func mounted(where string) error {
 	return nil
 }
 
-// sampling is for how long the kernel's ticks are counted.
-const sampling = 250 * time.Millisecond
-
-// measureTicks finds out how many jiffies the kernel has a second. No file says it
-// on all kernels, so a program reads both clocks twice.
-func measureTicks() (classify.Ticks, error) {
-	c, err := clock()
-	if err != nil {
-		return 0, err
-	}
-	defer c.Close()
-	a, err := sampled(c)
-	if err != nil {
-		return 0, err
-	}
-	time.Sleep(sampling)
-	b, err := sampled(c)
-	if err != nil {
-		return 0, err
-	}
-	return nearestTicks(float64(b.Jiffies-a.Jiffies) / (float64(b.Nanoseconds-a.Nanoseconds) / 1e9))
-}
-
-// A sample is both clocks at once.
-type sample struct{ Jiffies, Nanoseconds uint64 }
-
 // liftLimit lets this process make maps. Before Linux 5.11 all maps of a user count
 // as locked memory: beside those of a loaded program there is no room for another.
 func liftLimit() error {
@@ -208,60 +168,18 @@ func liftLimit() error {
 	return nil
 }
 
-// clock loads the program that reads the clocks.
-func clock() (*ebpf.Collection, error) {
-	if err := liftLimit(); err != nil {
-		return nil, err
-	}
-	spec, err := loadClassifier()
-	if err != nil {
-		return nil, err
-	}
-	maps.DeleteFunc(spec.Programs, func(name string, _ *ebpf.ProgramSpec) bool { return name != classifierProgSampleClock })
-	maps.DeleteFunc(spec.Maps, func(name string, _ *ebpf.MapSpec) bool { return name != classifierMapClockSample })
-	spec.Variables = nil
-	c, err := ebpf.NewCollection(spec)
-	if err != nil {
-		return nil, fmt.Errorf("load a program that reads the clock: %w", err)
-	}
-	return c, nil
-}
-
-// sampled reads the clocks.
-func sampled(c *ebpf.Collection) (s sample, err error) {
-	if _, err = c.Programs[classifierProgSampleClock].Run(&ebpf.RunOptions{Data: make([]byte, 64)}); err == nil {
-		err = c.Maps[classifierMapClockSample].Lookup(uint32(0), &s)
-	}
-	if err != nil {
-		return s, fmt.Errorf("read the kernel's clocks: %w", err)
-	}
-	return s, nil
-}
-
-// nearestTicks returns the kernel's HZ that a measured one stands for.
-func nearestTicks(measured float64) (classify.Ticks, error) {
-	best := 0.0
-	for _, hz := range []float64{24, 48, 64, 100, 128, 200, 250, 256, 300, 500, 512, 1000, 1024, 1200} {
-		if math.Abs(hz-measured) < math.Abs(best-measured) {
-			best = hz
-		}
-	}
-	if math.Abs(best-measured) > best/10 {
-		return 0, fmt.Errorf("the kernel counts %.1f jiffies a second, which is no usual HZ", measured)
-	}
-	return classify.Ticks(best), nil
-}
-
 // Known reports whether a program's tag, which is a hash of its instructions, is
 // that of ours.
 func Known(what, tag string) bool {
-	spec, err := loadClassifier()
-	if err != nil || spec.Programs[what] == nil {
-		return false
-	}
-	p := spec.Programs[what]
-	same, err := p.Instructions.HasTag(tag, p.ByteOrder)
-	return err == nil && same
+	return slices.ContainsFunc([][]byte{object(), foreign()}, func(object []byte) bool {
+		spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
+		if err != nil || spec.Programs[what] == nil {
+			return false
+		}
+		p := spec.Programs[what]
+		same, err := p.Instructions.HasTag(tag, p.ByteOrder)
+		return err == nil && same
+	})
 }
 
 // Able tests whether the kernel takes the programs, of any policy. It leaves nothing behind.
@@ -269,7 +187,7 @@ func Able() error {
 	if err := liftLimit(); err != nil {
 		return told(err)
 	}
-	spec, err := prepared(classify.Policy{}, Wanted{}.setting(100, 0), false)
+	spec, err := prepared(classify.Policy{}, Wanted{}.setting(0), false)
 	if err != nil {
 		return told(err)
 	}
@@ -304,8 +222,7 @@ func Altered(w Wanted, root string) bool {
 	if err != nil {
 		return true
 	}
-	// The kernel's ticks and the seed were found out when it was loaded.
-	want := classify.ConstantsOf(w.Policy, w.setting(c.Ticks(), c.Seed))
+	want := classify.ConstantsOf(w.Policy, w.setting(c.Seed)) // the seed was drawn when it was loaded
 	return want != c || !uses(filepath.Join(dir, ProgramUp), m) || !uses(filepath.Join(dir, ProgramDown), m)
 }
 

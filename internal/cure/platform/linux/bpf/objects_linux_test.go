@@ -16,22 +16,32 @@ func TestObjectsAreWhatTheSourceMakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, line, ok := strings.Cut(string(text), "//go:generate ")
-	line, _, _ = strings.Cut(line, "\n")
-	argv := strings.Fields(line)
-	if !ok || len(argv) < 4 || argv[0] != "go" {
-		t.Fatalf("doc.go does not say how the objects are made: %q", line)
-	}
-	for _, tool := range []string{"clang-19", "llvm-strip-19"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("SKIPPED: %s is missing; install clang-19 and llvm-19 to build the BPF objects again", tool)
+	dir := t.TempDir()
+	made := 0
+	for line := range strings.Lines(string(text)) {
+		command, ok := strings.CutPrefix(line, "//go:generate ")
+		if !ok {
+			continue
+		}
+		for _, tool := range []string{"clang-19", "llvm-strip-19", "llvm-objcopy-19"} {
+			if _, err := exec.LookPath(tool); err != nil {
+				t.Skipf("SKIPPED: %s is missing; install clang-19 and llvm-19 to build the BPF objects again", tool)
+			}
+		}
+		argv := strings.Fields(command)
+		cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+		if made++; argv[0] == "go" {
+			cmd = exec.CommandContext(t.Context(), argv[0], append([]string{argv[1], argv[2], "-output-dir", dir}, argv[3:]...)...)
+		} else {
+			cmd.Dir = dir
+		}
+		cmd.Env = append(os.Environ(), "GOPACKAGE=bpf")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", command, err, out)
 		}
 	}
-	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), argv[0], append([]string{argv[1], argv[2], "-output-dir", dir}, argv[3:]...)...)
-	cmd.Env = append(os.Environ(), "GOPACKAGE=bpf")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v: %s", line, err, out)
+	if made == 0 {
+		t.Fatal("doc.go does not say how the objects are made")
 	}
 	for _, order := range []string{"bpfel", "bpfeb"} {
 		for _, ext := range []string{".o", ".go"} {

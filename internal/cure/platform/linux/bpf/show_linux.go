@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
-	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"unbloat/internal/cure/classify"
 	"unbloat/unit"
@@ -40,15 +40,6 @@ type (
 	}
 )
 
-// now is what is left of an estimate, as the program lets it fade.
-func (e estimate) now(ticks uint64, shift uint32) uint64 {
-	past := max(ticks, e.At) - e.At
-	if past>>shift > 0 {
-		return 0
-	}
-	return e.Window - e.Window*past>>shift
-}
-
 func (a address) addr() netip.Addr { return netip.AddrFrom16(a).Unmap() }
 
 // Show reads what the programs remember that are pinned in dir.
@@ -61,14 +52,11 @@ func Show(dir string) (Tables, error) {
 }
 
 func show(dir string) (Tables, error) {
-	now, err := jiffies()
-	if err != nil {
-		return Tables{}, err
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return Tables{}, fmt.Errorf("read the kernel's clock: %w", err)
 	}
-	c, err := pinnedConstants(dir)
-	if err != nil {
-		return Tables{}, err
-	}
+	now := classify.Tick(unit.Instant(ts.Nano()))
 	numbers := []machineRecord{}
 	if err := each(dir, classifierMapMachinesLan, func(m machineRecord) { numbers = append(numbers, m) }); err != nil {
 		return Tables{}, err
@@ -100,11 +88,8 @@ func show(dir string) (Tables, error) {
 				seen := netip.AddrPortFrom(k.Home, k.HomePort)
 				t.Flows = append(t.Flows, Flow{Protocol: k.Protocol, Seen: seen, Home: netip.AddrPortFrom(home(k.Home, r.Machine), k.HomePort), Far: netip.AddrPortFrom(k.Far, k.FarPort)})
 			}
-			h := Half{Bytes: unit.Size(r.Bytes), Code: classify.Code(r.Code),
-				Light: c.Rate(r.Light.now(now, c.Second), c.Second), Rate: c.Rate(r.Rate.now(now, c.Window), c.Window)}
-			if r.Elastic > now {
-				h.Elastic = time.Duration(r.Elastic-now) * time.Second / time.Duration(c.Ticks())
-			}
+			h := Half{Bytes: unit.Size(r.Bytes), Code: classify.Code(r.Code), Elastic: classify.Until(now, r.Elastic),
+				Light: classify.RateOfSecond(r.Light.Window, r.Light.At, now), Rate: classify.RateOfWindow(r.Rate.Window, r.Rate.At, now)}
 			if names := classify.LaneNames(); r.Lane >= 1 && int(r.Lane) <= len(names) {
 				h.Lane = names[r.Lane-1]
 			}
@@ -124,7 +109,7 @@ func show(dir string) (Tables, error) {
 					a = home(netip.Addr{}, uint16(n))
 				}
 				t.Machines = append(t.Machines, Machine{Home: a, Direction: x.d, Crowd: r.Crowd > now, Call: r.Speaks > now,
-					Light: c.Rate(r.Light.now(now, c.Second), c.Second), Steady: c.Rate(r.Steady.now(now, c.Window), c.Window)})
+					Light: classify.RateOfSecond(r.Light.Window, r.Light.At, now), Steady: classify.RateOfWindow(r.Steady.Window, r.Steady.At, now)})
 			})
 		}
 		if err != nil {
@@ -176,15 +161,4 @@ func each[R any](dir, name string, do func(R)) error {
 		}
 	}
 	return nil
-}
-
-// jiffies is the kernel's time as the programs count it.
-func jiffies() (uint64, error) {
-	c, err := clock()
-	if err != nil {
-		return 0, err
-	}
-	defer c.Close()
-	s, err := sampled(c)
-	return s.Jiffies, err
 }

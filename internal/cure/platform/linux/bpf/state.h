@@ -119,7 +119,6 @@ INLINE int same(const struct address *a, const struct address *b)
 INLINE u64 add(struct estimate *e, u64 n, u32 shift, u64 now)
 {
 	u64 past = now > e->at ? now - e->at : 0, window = e->window;
-	shift &= 31;
 	if (past >> shift)
 		window = 0;
 	else if (past)
@@ -132,7 +131,7 @@ INLINE u64 add(struct estimate *e, u64 n, u32 shift, u64 now)
 // since it went above a bound.
 INLINE int above(struct estimate *e, u64 n, u64 most, u64 patience, u64 now)
 {
-	if (add(e, n, limits.window, now) <= most) {
+	if (add(e, n, WINDOW, now) <= most) {
 		e->over = 0;
 		return 0;
 	}

@@ -49,8 +49,8 @@ func hashed(parts ...[]byte) string {
 }
 
 // setting returns what the program is loaded with.
-func (w Wanted) setting(hz classify.Ticks, seed uint32) classify.Setting {
-	return classify.Setting{Major: w.Major, First: w.First, Ticks: hz, Places: classify.PlacesFor(w.Policy.Limits.Flows), Seed: seed, Numbered: true}
+func (w Wanted) setting(seed uint32) classify.Setting {
+	return classify.Setting{Major: w.Major, First: w.First, Places: classify.PlacesFor(w.Policy.Limits.Flows), Seed: seed, Numbered: true}
 }
 
 // Tables are what the loaded programs remember now.

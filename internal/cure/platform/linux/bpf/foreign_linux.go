@@ -1,0 +1,12 @@
+//go:build !router && (amd64 || arm64)
+
+package bpf
+
+import _ "embed" // the object
+
+//go:embed classifier_bpfeb.o
+var objectOfBig []byte
+
+// foreign is the object for processors of the other byte order, which a router may have that
+// is reached by SSH.
+func foreign() []byte { return objectOfBig }
