@@ -363,3 +363,82 @@ func tuned(t *testing.T, cmd *exec.Cmd) tune.Result {
 	}
 	return r
 }
+
+// TestClassesFromHome: a router without unbloat gets the classes over SSH. Its own tc(8)
+// loads the programs, for two WANs each with tables of its own; they classify both directions; what
+// is applied is known again; `status` and `why` say what they can't read; and a revert, and the
+// router's own undo, leave nothing.
+func TestClassesFromHome(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter}) {
+		return
+	}
+	g := newGate(t)
+	loaded := func() string {
+		out, _ := labtest.In(t.Context(), lab.NodeRouter, "sh", "-c", "ls "+g.keys.run(lab.NodeRouter)+"/unbloat-bpf").Output()
+		return strings.TrimSpace(string(out))
+	}
+	byIP := func(args ...string) {
+		t.Helper()
+		if out, err := exec.CommandContext(t.Context(), "ip", args...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %v: %v: %s", args, err, out)
+		}
+	}
+	for _, pair := range [][2]string{{"wan2", "far2"}, {"lan2", "near2"}} {
+		byIP("link", "add", pair[0], "type", "veth", "peer", "name", pair[1])
+		byIP("link", "set", pair[0], "up")
+		byIP("link", "set", pair[1], "up")
+		t.Cleanup(func() { byIP("link", "del", pair[0]) })
+	}
+	start := queues(t)
+	apply := func(wan, lan string, more ...string) []string {
+		return append([]string{"apply", "--wan", wan, "--lan", lan, "--shape-down", "20mbit", "--shape-up", "4mbit"}, more...)
+	}
+	g.run(0, "read back and kept", apply("wan", "lan", "--yes")...)
+	first := loaded()
+	filters, _ := exec.CommandContext(t.Context(), "sh", "-c", "tc filter show dev wan; tc filter show dev ifb4wan; tc filter show dev lan ingress").CombinedOutput()
+	for _, what := range []string{"up", "out", "down", "lan"} {
+		if !strings.Contains(string(filters), first+".o:[tc/"+what+"]") {
+			t.Errorf("the program %s of %q is not there: %s", what, first, filters)
+		}
+	}
+	if out, err := labtest.In(t.Context(), "home1", "ping", "-q", "-i", "0.05", "-c", "20", lab.ServerAddr).CombinedOutput(); err != nil {
+		t.Errorf("ping: %v: %s", err, out)
+	}
+	for _, device := range []string{"wan", "ifb4wan"} {
+		if n := inFirstTin(t, device); n < 20 {
+			t.Errorf("%s: the tin of calls and names has had %d packets, not 20 pings", device, n)
+		}
+	}
+	g.run(0, "there is nothing to run", apply("wan", "lan", "--dry-run")...)
+	g.run(0, "can't be read over SSH", "status", "--wan", "wan")
+	g.run(0, "can't be read over SSH", "why", "--wan", "wan", "udp 10.1.0.2:5004 > 203.0.113.9:5004")
+	g.run(0, "read back and kept", apply("wan2", "lan2", "--yes", "--aqm", "fq_codel")...)
+	if both := strings.Fields(loaded()); len(both) != 2 || !strings.Contains(loaded(), first) {
+		t.Errorf("two WANs have the programs %q; the first had %q", both, first)
+	}
+	g.run(0, "as it was before", "revert", "--wan", "wan2")
+	if left := loaded(); left != first {
+		t.Errorf("after the second WAN's revert %q is there, not %q", left, first)
+	}
+	g.run(0, "as it was before", "revert", "--wan", "wan")
+	if q := queues(t); q != start || loaded() != "" {
+		t.Errorf("reverted, it has %s and the programs %q\nbefore: %s", q, loaded(), start)
+	}
+	g.run(0, "undone in 8 seconds", apply("wan", "lan", "--confirm", "8s")...)
+	waitFor(t, "the router's watchdog", func() bool { return queues(t) == start && loaded() == "" })
+}
+
+// inFirstTin is how many packets the first tin of a CAKE has sent.
+func inFirstTin(t *testing.T, device string) int {
+	t.Helper()
+	var seen []struct {
+		Tins []struct {
+			Packets int `json:"sent_packets"`
+		} `json:"tins"`
+	}
+	out, err := exec.CommandContext(t.Context(), "tc", "-s", "-j", "qdisc", "show", "dev", device, "root").Output()
+	if err != nil || json.Unmarshal(out, &seen) != nil || len(seen) != 1 || len(seen[0].Tins) == 0 {
+		t.Fatalf("%s: %v: %s", device, err, out)
+	}
+	return seen[0].Tins[len(seen[0].Tins)-1].Packets
+}

@@ -48,6 +48,9 @@ func filters(list []object, parent string) ([]Filter, error) {
 			f.Opaque = "it is in chain " + c
 		}
 		f.read(opts)
+		if f.Kind == "bpf" {
+			f.fromFile(opts)
+		}
 		out = append(out, f)
 	}
 	sortMarks(out)
@@ -146,19 +149,31 @@ func (f *Filter) read(o object) {
 	switch f.Kind {
 	case "u32", "fw", "flower", "matchall":
 	default:
-		f.opaque("tc(8) doesn't print all of it")
+		f.opaque(unsaid)
 	}
 }
+
+const unsaid = "tc(8) doesn't print all of it"
 
 // Pins is the directory of our programs' pins. Each has a directory of its own
 // there, which is the end of its programs' names.
 const Pins = "/sys/fs/bpf/unbloat"
 
+// Objects is the directory of BPF objects on a router where unbloat is not: its own tc(8)
+// loads them. Each has a directory there, named as that of the maps in Pins.
+const Objects = "/var/run/unbloat-bpf"
+
+// ObjectOf returns where an object's file is.
+func ObjectOf(key string) string { return path.Join(Objects, key, key+".o") }
+
 // Self stands for this program as the first word of a Command: it attaches BPF
 // programs itself, as many a tc(8) is built without them.
 const Self = "unbloat"
 
-var ourProgram = regexp.MustCompile(`^([a-z]+)_([0-9a-f]{10})$`)
+var (
+	ourProgram = regexp.MustCompile(`^([a-z]+)_([0-9a-f]{10})$`)
+	ourObject  = regexp.MustCompile(`^([0-9a-f]{10})\.o:\[tc/([a-z]+)\]$`) // as tc(8) names what it loads
+)
 
 // Attached is a BPF filter as the kernel has it. tc(8) does not show all of it.
 type Attached struct {
@@ -213,6 +228,38 @@ func Program(parent, what, key string, n int, acts bool) Filter {
 		f.At = "ffff:"
 	}
 	return f
+}
+
+// ByTC returns a filter of Program as the router's own tc(8) makes it, from an object's file.
+func (f Filter) ByTC() Filter {
+	key, what := path.Base(path.Dir(f.Pinned)), path.Base(f.Pinned)
+	f.Pinned, f.Args = path.Join(Objects, key, what), slices.Clone(f.Args)
+	f.Args[1] = key + ".o:[tc/" + what + "]"
+	return f
+}
+
+// OfFile reports whether a filter's program is one that tc(8) loaded from an object's file.
+func (f Filter) OfFile() bool { return strings.HasPrefix(f.Pinned, Objects+"/") }
+
+// fromFile fills in what tc(8) says of a filter that it made of an object of ours.
+func (f *Filter) fromFile(o object) {
+	m := ourObject.FindStringSubmatch(o.text("bpf_name"))
+	if m == nil || f.Opaque != "" && f.Opaque != unsaid {
+		return
+	}
+	_, acts := o.get(directAction)
+	f.Opaque, f.Pinned, f.Args = "", path.Join(Objects, m[1], m[2]), programArgs(m[0], o.child("prog").text("tag"), acts)
+}
+
+// KnowObjects has those filters that tc(8) made of an object say that their program is as
+// built, if known says so of its tag.
+func (t *Tree) KnowObjects(known func(what, tag string) bool) {
+	for i, f := range t.Filters {
+		if f.OfFile() && known(path.Base(f.Pinned), f.Args[3]) {
+			t.Filters[i].Args = slices.Clone(f.Args)
+			t.Filters[i].Args[3] = AsBuilt
+		}
+	}
 }
 
 // Attach adds a bpf filter to the root, or to the ingress of a device, which it

@@ -1,6 +1,7 @@
 package tc_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -57,5 +58,36 @@ func TestProgramFilters(t *testing.T) {
 		"unbloat classifier attach wan b10a: 45323 /sys/fs/bpf/unbloat/0123456789/out direct-action",
 	}, text); d != "" {
 		t.Error(d)
+	}
+}
+
+// What tc(8) 6.1 lists of programs that it loaded from an object's file is what it was told to
+// attach; with other instructions, or of another's file, it is not.
+func TestObjectFilters(t *testing.T) {
+	const listed = `[{"protocol":"all","pref":45323,"kind":"bpf","chain":0},
+{"protocol":"all","pref":45323,"kind":"bpf","chain":0,"options":{"handle":"0x1","bpf_name":"0123456789.o:[tc/out]","direct-action":true,"not_in_hw":true,"prog":{"id":6,"name":"out","tag":"614b434cd8324ecc","jited":0}}}]`
+	want := tc.Program(tc.OurRoot, "out", "0123456789", 1, true).ByTC()
+	read := func(text string, known bool) tc.Filter {
+		t.Helper()
+		filters, err := tc.ParseFilters([]byte(text), tc.OurRoot)
+		if err != nil || len(filters) != 1 {
+			t.Fatal(filters, err)
+		}
+		tree := tc.Tree{Filters: filters}
+		tree.KnowObjects(func(what, tag string) bool { return known && what == "out" && tag == "614b434cd8324ecc" })
+		return tree.Filters[0]
+	}
+	if d := cmp.Diff(want, read(listed, true)); d != "" {
+		t.Errorf("it is not what was attached: %s", d)
+	}
+	if cmp.Equal(want, read(listed, false)) {
+		t.Error("other instructions count as ours")
+	}
+	if f := read(strings.Replace(listed, "0123456789.o", "theirs.o", 1), true); f.Opaque == "" {
+		t.Errorf("another's could be attached again: %+v", f)
+	}
+	const says = "env TC_BPF_MNT=/sys/fs/bpf/unbloat/0123456789 tc filter add dev wan parent b10a: protocol all pref 45323 handle 0x1 bpf object-file /var/run/unbloat-bpf/0123456789/0123456789.o section tc/out direct-action"
+	if got := (tc.Tree{Filters: []tc.Filter{want}}).Build("wan"); len(got) != 1 || got[0].String() != says {
+		t.Errorf("%q", got)
 	}
 }

@@ -1,6 +1,7 @@
 package tc
 
 import (
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -94,11 +95,21 @@ func (c Class) modify(dev string, differing []string) Command {
 	return c.command(dev, "change", s.modify(c.Options, differing))
 }
 
-// attachProgram renders the command by which unbloat itself attaches a BPF program.
+// attachProgram renders the command by which unbloat itself attaches a BPF program, or tc(8)
+// loads it from its object's file: it finds the tables of the object's others by their names.
 func (f Filter) attachProgram(dev string) Command {
 	parent := f.Parent
 	if parent == ingressAt {
 		parent = "ffff:"
+	}
+	if f.OfFile() {
+		key, what := path.Base(path.Dir(f.Pinned)), path.Base(f.Pinned)
+		c := Command{"env", "TC_BPF_MNT=" + path.Join(Pins, key), "tc", "filter", "add", "dev", dev, "parent", parent, "protocol", f.Protocol, "pref", strconv.Itoa(f.Pref),
+			"handle", f.Handle, "bpf", "object-file", ObjectOf(key), "section", "tc/" + what}
+		if slices.Contains(f.Args, directAction) {
+			c = append(c, directAction)
+		}
+		return c
 	}
 	c := Command{Self, "classifier", "attach", dev, parent, strconv.Itoa(f.Pref), f.Pinned}
 	if slices.Contains(f.Args, directAction) {

@@ -17,6 +17,7 @@ import (
 	"unbloat/internal/cure/lang/tc"
 	"unbloat/internal/cure/plan"
 	"unbloat/internal/cure/platform"
+	"unbloat/internal/cure/platform/linux/bpf"
 )
 
 // A Backend applies plans to one Linux router through Runner.
@@ -103,10 +104,16 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.
 	if err := CheckMarks(ctx, b.Runner, p); err != nil {
 		return nil, err
 	}
-	if err := attachPrograms(&tree, p); err != nil {
+	loaded := wantedPrograms(p)
+	if loaded != nil {
+		if loaded.Object, err = b.objectFor(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	if err := attachPrograms(&tree, p, loaded); err != nil {
 		return nil, err
 	}
-	want := state{State: tree, Programs: wantedPrograms(p), Table: Listed(ctx, b.Runner, s.Table, nft.Render(p, tc.OurRoot)), Resolver: s.Resolver.put(nft.ResolverFile(p))}
+	want := state{State: tree, Programs: loaded, Table: Listed(ctx, b.Runner, s.Table, nft.Render(p, tc.OurRoot)), Resolver: s.Resolver.put(nft.ResolverFile(p))}
 	if others(s, p.WAN) {
 		if want.Table.Text != "" {
 			e := &platform.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: "another WAN's is divided already, and there is one table for one", Or: withoutClasses()}
@@ -121,7 +128,7 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.
 		want.Programs = &programs{}
 	}
 	if want.Programs != nil {
-		want.Programs.Keep = kept(s)
+		want.Programs.Keep = b.kept(s)
 	}
 	if len(b.steps(s, want)) > 0 {
 		if err := b.checkChange(ctx, p, s, want); err != nil {
@@ -315,6 +322,7 @@ func ReadTree(ctx context.Context, r platform.Runner, dev string) (tc.Tree, erro
 	}
 	if t.HasPrograms() {
 		t.KnowPrograms(readPrograms(ctx, r, dev))
+		t.KnowObjects(bpf.Known)
 	}
 	return t, nil
 }

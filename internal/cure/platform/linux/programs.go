@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -26,6 +25,11 @@ type programs struct {
 	// Load is what they are loaded with, if they are not pinned. Of what was observed
 	// it is known if this unbloat has loaded it.
 	Load *bpf.Wanted `json:"load,omitempty"`
+	// Object is what the router's tc(8) loads, where unbloat is not. Files are the keys of those that
+	// are there, and WAN is whose programs these are: an undo by the router alone removes the others.
+	Object *object  `json:"object,omitempty"`
+	Files  []string `json:"files,omitempty"`
+	WAN    string   `json:"wan,omitempty"`
 }
 
 func (p *programs) keys() []string {
@@ -51,18 +55,23 @@ func wantedPrograms(p plan.Plan) *programs {
 }
 
 // attachPrograms adds the filters of a plan's programs to the wanted queues.
-func attachPrograms(want *tc.State, p plan.Plan) error {
-	w := wantedPrograms(p)
+func attachPrograms(want *tc.State, p plan.Plan, w *programs) error {
 	if w == nil {
 		return nil
 	}
-	key := w.Keys[0]
-	want.Attach(p.Up.Device, tc.Program(tc.OurRoot, bpf.ProgramUp, key, 0, false))
-	if p.Classes.Behaviour.Acks > 0 {
-		want.Attach(p.Up.Device, tc.Program(tc.OurRoot, bpf.ProgramOut, key, 1, true))
+	program := func(parent, what string, n int, acts bool) tc.Filter {
+		f := tc.Program(parent, what, w.Keys[0], n, acts)
+		if w.Object != nil {
+			f = f.ByTC()
+		}
+		return f
 	}
-	want.Attach(p.Down.Device, tc.Program(tc.OurRoot, bpf.ProgramDown, key, 0, false))
-	if !want.Attach(p.Classes.LAN, tc.Program(tc.AtIngress, bpf.ProgramLAN, key, 0, true)) {
+	want.Attach(p.Up.Device, program(tc.OurRoot, bpf.ProgramUp, 0, false))
+	if p.Classes.Behaviour.Acks > 0 {
+		want.Attach(p.Up.Device, program(tc.OurRoot, bpf.ProgramOut, 1, true))
+	}
+	want.Attach(p.Down.Device, program(tc.OurRoot, bpf.ProgramDown, 0, false))
+	if !want.Attach(p.Classes.LAN, program(tc.AtIngress, bpf.ProgramLAN, 0, true)) {
 		return &platform.PreconditionError{Doing: "number the machines that enter " + p.Classes.LAN, What: "what arrives there meets filters already that are not unbloat's",
 			Or: withoutClasses()}
 	}
@@ -75,7 +84,7 @@ func observePrograms(ctx context.Context, r platform.Runner, p plan.Plan, s tc.S
 	if !p.Classes.ByBPF() && earlier == nil && len(used) == 0 {
 		return nil
 	}
-	out := &programs{}
+	out := &programs{WAN: p.WAN, Files: objectFiles(ctx, r)}
 	names, err := platform.Output(ctx, r, "ls", tc.Pins)
 	if err != nil {
 		return out // there is no such directory: nothing is pinned
@@ -95,10 +104,11 @@ func observePrograms(ctx context.Context, r platform.Runner, p plan.Plan, s tc.S
 	return out
 }
 
-// kept are the programs that queues use now and that an undo could not load again.
-func kept(now state) []string {
+// kept are the programs that queues use now and that an undo could not load again: a router
+// that undoes by itself loads none.
+func (b *Backend) kept(now state) []string {
 	return slices.DeleteFunc(attachedPrograms(now.State), func(key string) bool {
-		return now.Programs != nil && now.Programs.Load != nil && now.Programs.Load.Key() == key
+		return !b.Remote && now.Programs != nil && now.Programs.Load != nil && now.Programs.Load.Key() == key
 	})
 }
 
@@ -107,6 +117,9 @@ func kept(now state) []string {
 func (p *programs) altered(ctx context.Context, r platform.Runner, key string) bool {
 	if p == nil || p.Load == nil || p.Load.Key() != key {
 		return false
+	}
+	if text, there := objectFile(ctx, r, key); there {
+		return !p.Load.IsFile(text)
 	}
 	said, _, err := r.Run(ctx, []string{self(r), "classifier", "altered"}, []byte(asInput(*p.Load)))
 	return err == nil && strings.TrimSpace(string(said)) == "true"
@@ -129,6 +142,9 @@ func attachedPrograms(s tc.State) []string {
 func loadPrograms(exe string, actual, wanted *programs) []platform.Step {
 	if wanted == nil || wanted.Load == nil || slices.Contains(actual.keys(), wanted.Keys[0]) {
 		return nil
+	}
+	if wanted.Object != nil {
+		return []platform.Step{wanted.Object.step(*wanted.Load)}
 	}
 	return []platform.Step{{Argv: []string{exe, "classifier", "load", wanted.Load.Key()}, Stdin: asInput(*wanted.Load)}}
 }
@@ -156,7 +172,11 @@ func leftPrograms(actual, wanted *programs) []string {
 func dropPrograms(actual, wanted *programs) []platform.Step {
 	var out []platform.Step
 	for _, key := range leftPrograms(actual, wanted) {
-		out = append(out, platform.Step{Argv: []string{"rm", "-r", path.Join(tc.Pins, key)}})
+		argv := []string{"rm", "-r", path.Join(tc.Pins, key)}
+		if slices.Contains(actual.Files, key) {
+			argv = append(argv, path.Join(tc.Objects, key))
+		}
+		out = append(out, platform.Step{Argv: argv})
 	}
 	return out
 }
@@ -189,6 +209,9 @@ func (b *Backend) checkPrograms(ctx context.Context, p plan.Plan, now, want *pro
 	if b.Preview || len(loadPrograms(b.exe(), now, want)) == 0 {
 		return nil
 	}
+	if want.Object != nil {
+		return want.Object.check(ctx, b.Runner, *want.Load)
+	}
 	return check(ctx, b.Runner, b.exe(), p.WAN, *want.Load)
 }
 
@@ -198,6 +221,10 @@ func check(ctx context.Context, r platform.Runner, exe, wan string, w bpf.Wanted
 	if err == nil {
 		return nil
 	}
+	return refused(wan, said, err)
+}
+
+func refused(wan string, said []byte, err error) error {
 	line, _, _ := strings.Cut(strings.TrimSpace(string(said)), "\n")
 	return &platform.PreconditionError{Doing: "load the classes of " + wan + " as a BPF program", What: "the kernel does not take it: " + cmp.Or(line, err.Error()), Or: withoutClasses(), Err: err}
 }
@@ -279,21 +306,17 @@ const (
 // probeBPF finds out whether a BPF program can judge how flows behave. Who may not load
 // programs can't tell: apply will.
 func probeBPF(ctx context.Context, r platform.Runner) unjudged {
-	_, said, err := r.Run(ctx, []string{self(r), "classifier", "able", bpf.Build()}, nil)
-	line, _, _ := strings.Cut(strings.TrimSpace(string(said)), "\n")
+	line, absent, err := able(ctx, r)
 	version, machine := kernelOf(ctx, r)
-	var missing *platform.MissingToolError
+	const none = "the router takes no BPF program, which judges how flows behave: "
 	switch {
-	case err == nil:
-	case errors.As(err, &missing):
-		return unjudged{none: "unbloat judges how flows behave by a BPF program that it loads itself, and it is not on the router", remedy: "install unbloat there"}
-	case strings.Contains(line, "another version"):
-		return unjudged{none: line, remedy: "install this version there"}
+	case err == nil, absent && version >= leastLinux && loadsByFile(ctx, r):
+	case absent:
+		return unjudged{none: line, remedy: "install this version of unbloat there, or: " + InstallCommand(ctx, r, "iproute2", "tc-bpf kmod-sched-bpf") + " (Debian 12 or newer, OpenWrt)"}
 	default:
 		if ok, known := Privileged(ctx, r); known && !ok {
 			return unjudged{}
 		}
-		const none = "the router takes no BPF program, which judges how flows behave: "
 		switch {
 		case version > 0 && version < leastLinux:
 			return unjudged{none: none + fmt.Sprintf("its Linux is %d.%d", version>>8, version&255), remedy: "a system with Linux 5.10 or newer (OpenWrt 22.03, Debian 11)"}

@@ -91,7 +91,7 @@ func states(p plan.Plan) (now, want tc.State, err error) {
 		now.Devices = append(now.Devices, d)
 	}
 	if want, err = tc.Desire(p, now, false); err == nil {
-		err = attachPrograms(&want, p)
+		err = attachPrograms(&want, p, wantedPrograms(p))
 	}
 	return now, want, err
 }

@@ -122,6 +122,9 @@ func (b *Backend) Restore(before, wanted platform.State) ([]platform.Step, error
 	}
 	steps = append(steps, b.queueSteps(tc.Restoring(s.State, w.State))...)
 	steps = append(steps, dropPrograms(w.Programs, s.Programs)...)
+	if b.Remote && s.Programs != nil {
+		steps = append(steps, forgetOthers(s.Programs.WAN, s.Programs.Keys))
+	}
 	if !others(s) {
 		steps = append(steps, tableSteps(nft.Table{}, s.Table)...)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"unbloat/internal/cure/lang/sqm"
+	"unbloat/internal/cure/plan"
 	"unbloat/internal/cure/platform"
 	"unbloat/internal/cure/platform/linux"
 )
@@ -15,7 +16,7 @@ func Driver() *platform.Driver {
 		Is: func(ctx context.Context, r platform.Runner, kernel, _ string) bool {
 			return kernel == "Linux" && platform.Has(ctx, r, "/etc/openwrt_release")
 		},
-		Capabilities: linux.Detect,
+		Capabilities: detect,
 		Lacking:      linux.Lacking,
 		CheckWAN:     linux.CheckWAN,
 		Aliases:      linux.Aliases,
@@ -58,4 +59,14 @@ func contends(ctx context.Context, r platform.Runner, wan string) error {
 		}
 	}
 	return nil
+}
+
+// detect is linux.Detect, where sqm-scripts start the shaper: they load the BPF program by
+// unbloat itself.
+func detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Capabilities, error) {
+	f, err := linux.Detect(ctx, r, wan, lan)
+	if err == nil && f.NoBPF == "" && linux.Absent(ctx, r) {
+		f.NoBPF = "sqm-scripts' start loads the BPF program by unbloat itself, which is not on the router; to have it: install it there, or let tc(8) load it, without sqm-scripts: --own-tc"
+	}
+	return f, err
 }
