@@ -48,6 +48,8 @@ type routerStatus struct {
 	// carried most. There are MoreConnections besides.
 	Connections     []platform.Connection `json:"connections,omitempty"`
 	MoreConnections int                   `json:"more_connections,omitempty"`
+	// Unread is why neither is known, where the classes' memory can't be read.
+	Unread string `json:"unread,omitempty"`
 }
 
 // A drift is how a WAN differs from what was applied to it.
@@ -171,6 +173,9 @@ func (f *routerFlags) status(ctx context.Context, r *router, wan string, most in
 					s.LostClasses = map[string][]string{p.WAN: lost}
 				}
 				s.connections(known.Connections(ctx, r.runner, p), most)
+				if known.Unread != nil {
+					s.Unread = known.Unread(ctx, r.runner, p)
+				}
 				break
 			}
 		}
@@ -318,6 +323,9 @@ func (s *routerStatus) printState(w io.Writer) {
 		if why := p.Unjudged(); !why.IsZero() {
 			fmt.Fprintf(w, "%s: %s\n", p.WAN, why)
 		}
+	}
+	if s.Unread != "" {
+		fmt.Fprintf(w, "Note: %s.\n", s.Unread)
 	}
 	if s.AtBoot {
 		fmt.Fprintln(w, "The plan in /etc/unbloat/plan.json is applied at every boot.")

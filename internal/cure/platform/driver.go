@@ -226,6 +226,8 @@ type Classes struct {
 	// Connections returns those of the home's machines with their classes; nil if they
 	// can't be read.
 	Connections func(ctx context.Context, r Runner, p plan.Plan) []Connection
+	// Unread says why what the classes remember can't be read; "" if it can. nil: it always can.
+	Unread func(ctx context.Context, r Runner, p plan.Plan) string
 	// Hosts returns the addresses of the home's machines, by name.
 	Hosts func(ctx context.Context, r Runner) map[string][]string
 	// Decided returns the classes of flows, up and down, as data; nil: the router can't say.

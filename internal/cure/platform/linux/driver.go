@@ -58,5 +58,5 @@ func unsure(ctx context.Context, r platform.Runner) string {
 
 // Classes reads classes from the BPF program, or connection tracking and our nftables table.
 func Classes() *platform.Classes {
-	return &platform.Classes{Lost: LostClasses, Flows: Flows, Connections: Connections, Hosts: Hosts, Decided: decided, Why: Why}
+	return &platform.Classes{Lost: LostClasses, Flows: Flows, Connections: Connections, Unread: unremembered, Hosts: Hosts, Decided: decided, Why: Why}
 }

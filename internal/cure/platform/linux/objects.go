@@ -55,6 +55,14 @@ func able(ctx context.Context, r platform.Runner) (said string, absent bool, err
 	return said, strings.Contains(said, "another version"), err
 }
 
+// unremembered says why what the programs of a plan remember can't be read; "": it can.
+func unremembered(ctx context.Context, r platform.Runner, p plan.Plan) string {
+	if _, local := r.(platform.Local); local || !p.Classes.ByBPF() || !Absent(ctx, r) {
+		return ""
+	}
+	return "which flows the classes know can't be read over SSH, as unbloat is not on the router"
+}
+
 // objectFor returns how the object for a router is made; nil where unbloat loads it itself.
 func (b *Backend) objectFor(ctx context.Context, p plan.Plan) (*object, error) {
 	if !b.Remote || !p.Classes.ByBPF() || !Absent(ctx, b.Runner) || !loadsByFile(ctx, b.Runner) {
@@ -152,15 +160,6 @@ func objectFiles(ctx context.Context, r platform.Runner) []string {
 		return nil
 	}
 	return strings.Fields(string(out))
-}
-
-// objectFile reads one.
-func objectFile(ctx context.Context, r platform.Runner, key string) (text []byte, there bool) {
-	if _, local := r.(platform.Local); local {
-		return nil, false
-	}
-	text, err := platform.Output(ctx, r, "cat", tc.ObjectOf(key))
-	return text, err == nil
 }
 
 // forgetOthers removes all of a WAN's programs but some: a router that undoes a change by itself

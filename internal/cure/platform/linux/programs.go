@@ -91,7 +91,7 @@ func observePrograms(ctx context.Context, r platform.Runner, p plan.Plan, s tc.S
 	}
 	wanted := []*programs{wantedPrograms(p), earlier}
 	for _, name := range strings.Fields(string(names)) {
-		if slices.ContainsFunc(wanted, func(w *programs) bool { return w.altered(ctx, r, name) }) {
+		if slices.ContainsFunc(wanted, func(w *programs) bool { return w.altered(ctx, r, name, out.Files) }) {
 			continue // it is loaded again
 		}
 		if strings.HasPrefix(name, bpf.Prefix(p.WAN)) || slices.Contains(used, name) {
@@ -113,13 +113,14 @@ func (b *Backend) kept(now state) []string {
 }
 
 // altered reports whether what is pinned for a key has other constants than are
-// wanted for it.
-func (p *programs) altered(ctx context.Context, r platform.Runner, key string) bool {
+// wanted for it; files are the keys of those that tc(8) loads.
+func (p *programs) altered(ctx context.Context, r platform.Runner, key string, files []string) bool {
 	if p == nil || p.Load == nil || p.Load.Key() != key {
 		return false
 	}
-	if text, there := objectFile(ctx, r, key); there {
-		return !p.Load.IsFile(text)
+	if slices.Contains(files, key) {
+		text, err := platform.Output(ctx, r, "cat", tc.ObjectOf(key))
+		return err != nil || !p.Load.IsFile(text)
 	}
 	said, _, err := r.Run(ctx, []string{self(r), "classifier", "altered"}, []byte(asInput(*p.Load)))
 	return err == nil && strings.TrimSpace(string(said)) == "true"

@@ -90,9 +90,16 @@ func whyProgram(ctx context.Context, r platform.Runner, p plan.Plan, f classify.
 		a.Flow.Home, a.Flow.Far = f.Far, f.Home
 	}
 	a.Note = noteOf(f, a.Flow)
-	sets := setsOf(ctx, r)
+	sets, hidden := setsOf(ctx, r), ""
+	if !known {
+		hidden = unremembered(ctx, r, p)
+	}
 	for _, d := range []plan.Direction{plan.DirectionUp, plan.DirectionDown} {
-		a.Verdicts = append(a.Verdicts, whyHalf(p, d, a.Flow, x, known, t, sets))
+		v := whyHalf(p, d, a.Flow, x, known, t, sets)
+		if hidden != "" && !strings.HasPrefix(v.Rule, "rule ") {
+			v.Rule = hidden + "; of a flow that is new: " + v.Rule
+		}
+		a.Verdicts = append(a.Verdicts, v)
 	}
 	return a
 }
