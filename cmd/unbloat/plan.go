@@ -24,6 +24,7 @@ type planFlags struct {
 	platform    string
 	wan, lan    string
 	result      string
+	headroom    string
 	marks       string
 	linkLayer   string
 	line        plan.Line
@@ -77,6 +78,7 @@ func (f *planFlags) registerLine(fs *pflag.FlagSet) {
 	rateFlag(fs, &f.line.Down, "down", "what the line carries towards the home, as measured")
 	rateFlag(fs, &f.line.Up, "up", "what the line carries from the home, as measured")
 	fs.StringVar(&f.result, "result", "", "take the rates and the idle latency from this `FILE`, what \"unbloat test --json\" printed (- is standard input)")
+	fs.StringVar(&f.headroom, "headroom", "", "choose what shapes by what the router carries, from this `FILE`, what \"unbloat doctor --json\" printed during a download")
 	fs.StringVar(&f.marks, "marks", "", marksUsage)
 	cli.DurationFlag(fs, &f.line.RTT, "rtt", 0, "idle round trip to what is used most")
 	fs.StringVar(&f.linkLayer, "link-layer", "", "ethernet, docsis, atm (ADSL) or ptm (VDSL2): how the line wraps packets")
@@ -179,6 +181,9 @@ func (f *planFlags) make(c *cobra.Command) (plan.Plan, error) {
 	if f.mtu != 0 || f.where.router == "" && !f.here {
 		facts.MTU = f.mtu
 	}
+	if facts.Work, err = f.work(c.InOrStdin()); err != nil {
+		return plan.Plan{}, err
+	}
 	marks, err := readMarks(c.InOrStdin(), f.marks)
 	if err != nil {
 		return plan.Plan{}, err
@@ -212,6 +217,25 @@ func (f *planFlags) facts(c *cobra.Command) (plan.Capabilities, error) {
 	named := r.named(c.Context())
 	facts, err := r.facts(c.Context(), named(f.wan), named(f.lan))
 	return facts, changeError(err)
+}
+
+// work reads what the router carries from the doctor's report; zero if none was given.
+func (f *planFlags) work(stdin io.Reader) (plan.Work, error) {
+	var r platform.DoctorReport
+	if f.headroom == "" {
+		return plan.Work{}, nil
+	}
+	text, err := readFile(stdin, f.headroom, maxResultBytes)
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	switch {
+	case err != nil:
+		return plan.Work{}, fmt.Errorf("read %s: %w; is it what `unbloat doctor --json` prints?", f.headroom, err)
+	case r.Headroom == nil || !r.Headroom.Valid:
+		return plan.Work{}, fmt.Errorf("%s does not say what the router carries; run `unbloat doctor --json` during a download", f.headroom)
+	}
+	return r.Headroom.Carries(), nil
 }
 
 // readResult sets from a test's result what no flag has set.

@@ -55,8 +55,10 @@ func (m *maker) wantClasses() division {
 	switch {
 	case w.Use == ClassesOff:
 		return division{}
-	case m.preferences.FlowTable:
+	case m.table():
 		return division{why: say(reason.ClassesPast)}
+	case m.way == WayLight:
+		return division{why: m.tooMuch(reason.ClassesTooDear)}
 	case !asked && (m.preferences.Style == StyleArticle || m.preferences.Tins != "" || m.aqm == FQCoDel && m.preferences.AQM != ""):
 		return division{}
 	case m.lang.ClassesAsked == m.aqm && asked:

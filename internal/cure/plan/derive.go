@@ -112,12 +112,13 @@ func (m *maker) make(down, up unit.Rate) (Plan, error) {
 		}
 	}
 	m.offloads()
-	if m.preferences.FlowTable {
+	if m.table() {
 		m.plan.FlowTable = []string{m.facts.LAN, m.facts.WAN}
 		m.because("flow_table", symbol(m.facts.LAN+", "+m.facts.WAN), say(reason.FlowTable))
 		m.warning(say(reason.FlowTableGives, "lan", m.facts.LAN))
 	}
 	m.warnOfSFQ()
+	m.warnOfWork()
 	return m.plan, m.plan.Validate(m.lang)
 }
 

@@ -143,6 +143,7 @@ type Capabilities struct {
 	SlowBPF      string              `json:"slow_bpf,omitempty"`       // why that would cost it much; "": it would not
 	NoMarks      bool                `json:"no_marks,omitempty"`       // it lacks the ctinfo action, which restores the class of arriving packets
 	OthersMarks  []string            `json:"others_marks,omitempty"`   // rules of other programs that write, copy or compare the bits of marks that classes use
+	Work         Work                `json:"work,omitzero"`            // what its cores carry; zero: not known
 	Resolver     string              `json:"resolver,omitempty"`       // configuration file with which its dnsmasq fills the sets of domain rules; "": not known
 	NoResolver   string              `json:"no_resolver,omitempty"`    // why its resolver cannot fill them; "": it can, or nobody looked
 	Hosts        map[string][]string `json:"hosts,omitempty"`          // addresses or MAC addresses of the home's machines, by name (lower case)

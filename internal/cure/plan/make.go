@@ -59,6 +59,7 @@ const wide = 10 * unit.GbitPerSecond
 // the line is the bottleneck. It switches off the offloads that a slow shaper
 // needs off, so that WithRates changes no other device at any rate.
 func WideOpen(facts Capabilities, preferences Preferences) (Plan, error) {
+	facts.Work = Work{} // a rate that nothing waits for is no work
 	m, err := newMaker(Line{}, facts, preferences)
 	if err != nil {
 		return Plan{}, err
@@ -185,6 +186,8 @@ type maker struct {
 	framing     framing
 	plan        Plan
 	older       bool // the plan is of a time when control traffic was shaped too
+	way         Way
+	asked       unit.Rate // of both directions together; 0: not known
 
 	division division
 	patient  map[Direction][]Reason // why the queues of its classes are longer than a single queue; given with the classes
@@ -202,6 +205,7 @@ func newMaker(line Line, facts Capabilities, preferences Preferences) (*maker, e
 	}
 	m := &maker{line: line, facts: facts, preferences: preferences, lang: lang}
 	m.framing = line.framing(m.headerLen(), facts.PointToPoint && isPPP(facts.WAN))
+	m.chooseWay()
 	if err := m.chooseAQM(); err != nil {
 		return nil, err
 	}
@@ -237,6 +241,10 @@ func (m *maker) chooseAQM() error {
 			return noWord
 		}
 		m.aqm, m.aqmWhy = a, say(reason.AsAsked)
+		return nil
+	}
+	if m.way == WayLight && usable(FQCoDel) && usable(CAKE) {
+		m.aqm, m.aqmWhy = FQCoDel, m.tooMuch(reason.AQMLight)
 		return nil
 	}
 	ladder := m.lang.AQMs
@@ -288,7 +296,9 @@ func (m *maker) chooseSide() error {
 		side, why = m.lang.Sides[0], say(reason.SideUsual)
 		if m.preferences.Style == StyleArticle && slices.Contains(m.lang.Sides, SideLAN) {
 			side, why = SideLAN, say(reason.SideOfArticle)
-		} else if m.preferences.FlowTable {
+		} else if m.way == WayShort {
+			side, why = SideLAN, m.tooMuch(reason.SideShort)
+		} else if m.table() {
 			side, why = SideLAN, say(reason.SideFlowTable)
 		} else if side == SideIFB && !m.facts.IFB && m.facts.LAN != "" {
 			side, why = SideLAN, say(reason.SideNoIFB)

@@ -1,6 +1,9 @@
 package platform
 
-import "unbloat/unit"
+import (
+	"unbloat/internal/cure/plan"
+	"unbloat/unit"
+)
 
 // A Headroom is what carrying packets costs a router at the rate that crosses its WAN
 // now, and so which rate it can carry. All of the cores' work on packets counts as the
@@ -29,4 +32,17 @@ type Headroom struct {
 
 	Dropped  uint64 `json:"dropped"`  // packets that the kernel dropped before any queue, for want of time
 	Squeezed uint64 `json:"squeezed"` // how often it ended its work before it was done
+}
+
+// Carries is what a plan goes by: the most that the measurement allows for. Cores whose work is
+// spread over more than seven tenths of what it could be are spread.
+func (h Headroom) Carries() plan.Work {
+	if !h.Valid {
+		return plan.Work{}
+	}
+	w := plan.Work{Most: h.MostTo}
+	if h.Cores > 1 && h.Work < 0.7*float64(h.Cores)*h.Busiest {
+		w.Spread = h.PerCore * unit.Rate(h.Cores)
+	}
+	return w
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"unbloat/internal/cure/plan"
 	"unbloat/internal/cure/platform"
 	"unbloat/unit"
 )
@@ -229,18 +230,20 @@ const fastLine = 500 * unit.MbitPerSecond
 // both directions together, and why.
 func Engine(h platform.Headroom, asked unit.Rate) string {
 	const others = "; unbloat tune finds the rate that holds"
-	switch spread := unit.Rate(float64(h.PerCore) * float64(h.Cores)); {
-	case asked == 0 || h.MostTo >= asked:
-		return "CAKE with classes, which is the default, since the router carries that"
-	case h.Cores > 1 && h.Work < 0.7*float64(h.Cores)*h.Busiest && spread >= asked:
-		text := fmt.Sprintf("CAKE with classes, once the work is spread: one of %d cores does most of it, and all could carry %s. Switch on packet steering (RPS; on OpenWrt: uci set network.globals.packet_steering=1; uci commit network; service network restart)", h.Cores, spread.Short())
+	w := h.Carries()
+	switch w.Way(asked) {
+	case plan.WaySpread:
+		text := fmt.Sprintf("CAKE with classes, once the work is spread: one of %d cores does most of it, and all could carry %s. Switch on packet steering (RPS; on OpenWrt: uci set network.globals.packet_steering=1; uci commit network; service network restart)", h.Cores, w.Spread.Short())
 		if asked >= fastLine {
 			text += "; CAKE itself stays on one core, as no plan sets cake_mq, which Linux 7.0 has"
 		}
 		return text + others
-	default:
-		return "the LAN's side without classes (--side lan --classes off), which takes less than half of a shaper's work; where the firewall has many rules with a flow table in software too (--flow-table --lan IF). HTB with fq_codel (--aqm fq_codel) saves a seventh of a packet's instructions, without classes" + others
+	case plan.WayLight:
+		return "HTB with fq_codel, without classes (--aqm fq_codel), which saves a seventh of a packet's instructions" + others
+	case plan.WayShort:
+		return "the LAN's side without classes, which takes less than half of a shaper's work: with a flow table in software (--flow-table --lan IF), or without (--side lan --classes off)" + others
 	}
+	return "CAKE with classes, which is the default, since the router carries that"
 }
 
 // judgeHeadroom makes findings of the headroom that was measured.

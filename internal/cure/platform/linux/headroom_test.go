@@ -162,6 +162,7 @@ func TestEngine(t *testing.T) {
 	}{
 		"enough":              {one, 100 * mbit, "default", "--side"},
 		"no rate":             {one, 0, "default", "--side"},
+		"nearly":              {one, 240 * mbit, "--aqm fq_codel", "--side"},
 		"a weak core":         {one, 400 * mbit, "--side lan --classes off", "packet steering"},
 		"one of four cores":   {four, 400 * mbit, "packet_steering=1", "cake_mq"},
 		"and a fast line":     {four, 600 * mbit, "cake_mq", "--side"},
