@@ -93,3 +93,46 @@ func TestClock(t *testing.T) {
 		}
 	}
 }
+
+// A hundred thousand flows from invented addresses, whom nobody answers, fill no more than the
+// tables have, take nothing from a call, and leave room for one that begins after them.
+func TestInventedFlows(t *testing.T) {
+	l := Limits{CalmPackets: 160, CalmRate: 200_000, CalmOfHost: 3_750_000, CalmOfUp: 625_000, SmallPacket: 511, Peers: 20, Flows: 1000,
+		HeavyBytes: 1 << 30, LongBytes: 1 << 30, HeavyOfHost: 48}
+	lanes := []Lane{{Name: string(Voice), Class: Voice, Tin: 8}, {Name: string(Normal), Class: Normal, Tin: 5}}
+	c := New(Policy{Up: lanes, Down: lanes, Limits: l}, Setting{Places: PlacesFor(l.Flows), Seed: 7})
+	now := unit.Instant(time.Hour)
+	talk := func(port uint16) Code {
+		p := Packet{Direction: Down, Protocol: UDP, Home: netip.MustParseAddr("10.0.0.2"), Far: netip.MustParseAddr("192.0.2.1"), HomePort: port, FarPort: 5004, Length: 200}
+		c.Decide(now, &p)
+		p.Direction = Up
+		return c.Decide(now, &p).Code
+	}
+	talk(1)
+	for i := range uint32(100_000) {
+		now = now.Add(100 * time.Microsecond)
+		from := netip.AddrFrom4([4]byte{203, byte(i >> 16), byte(i >> 8), byte(i)})
+		c.Decide(now, &Packet{Direction: Down, Protocol: UDP, Home: netip.MustParseAddr("10.0.0.3"), Far: from, HomePort: uint16(i), FarPort: 53 + uint16(i>>8), Length: 100})
+		if i%200 == 0 {
+			if code := talk(1); code != LightSmall {
+				t.Fatalf("after %d invented flows the call has reason %d", i, code)
+			}
+		}
+	}
+	taken := 0
+	for _, b := range c.sides[1].flows {
+		for _, f := range b {
+			if f.keep > c.now {
+				taken++
+			}
+		}
+	}
+	if most := PlacesFor(l.Flows).Flows * WaysOfBucket; taken != most {
+		t.Errorf("%d of %d places are taken", taken, most)
+	}
+	for port := range uint16(10) {
+		if talk(100 + port); talk(100+port) != LightSmall {
+			t.Errorf("call %d finds no place after them: reason %d", port, talk(100+port))
+		}
+	}
+}

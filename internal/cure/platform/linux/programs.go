@@ -313,7 +313,7 @@ func probeBPF(ctx context.Context, r platform.Runner) unjudged {
 	switch {
 	case err == nil, absent && version >= leastLinux && loadsByFile(ctx, r):
 	case absent:
-		return unjudged{none: line, remedy: "install this version of unbloat there, or: " + InstallCommand(ctx, r, "iproute2", "tc-bpf kmod-sched-bpf") + " (Debian 12 or newer, OpenWrt)"}
+		return unjudged{none: line, remedy: "install unbloat there, of this version, or: " + InstallCommand(ctx, r, "iproute2", "tc-bpf kmod-sched-bpf") + " (Debian 12 or newer, OpenWrt)"}
 	default:
 		if ok, known := Privileged(ctx, r); known && !ok {
 			return unjudged{}

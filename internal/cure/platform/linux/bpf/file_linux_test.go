@@ -44,3 +44,25 @@ func TestFile(t *testing.T) {
 		t.Error("it takes more flows than the object has room for")
 	}
 }
+
+// The tables are as large from the start as they ever are: no flow takes more. These are the
+// figures of docs/class-rules.md.
+func TestMemory(t *testing.T) {
+	for flows, most := range map[int]int{1000: 700 << 10, 8192: 4800 << 10, 65_000: 36 << 20} {
+		spec, err := prepared(classify.Policy{}, classify.Setting{Places: classify.PlacesFor(flows)}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytes := 0
+		for name, m := range spec.Maps {
+			if m.Type != ebpf.Array {
+				t.Errorf("%s is of type %s, which is not allocated beforehand", name, m.Type)
+			}
+			bytes += int(m.ValueSize+7) &^ 7 * int(m.MaxEntries)
+		}
+		t.Logf("%d flows: %d kB", flows, bytes>>10)
+		if bytes > most {
+			t.Errorf("for %d flows the tables have %d bytes, more than %d", flows, bytes, most)
+		}
+	}
+}
