@@ -18,6 +18,7 @@ const (
 	FollowBlind      Code = "follow_blind"
 	FollowGliding    Code = "follow_gliding"
 	FollowSet        Code = "follow_set"
+	FollowTrying     Code = "follow_trying"
 )
 
 // englishFollow are the words for them.
@@ -38,6 +39,7 @@ func englishFollow() map[Code]string {
 		FollowBlind:      "{direction:name}: nobody answers probes: holds {to_bps:rate}",
 		FollowGliding:    "{direction:name}: nobody has answered probes for long: slowly to {to_bps:rate}, which the line nearly always carries",
 		FollowSet:        "{direction:name}: {to_bps:rate}, set from outside",
+		FollowTrying:     "{direction:name}: {to_bps:rate} for some seconds, a little more than the line has been seen to carry; it stays if nothing queues",
 	}
 }
 
@@ -59,5 +61,6 @@ func germanFollow() map[Code]string {
 		FollowBlind:      "{direction:name}: niemand beantwortet Messpakete: bleibt bei {to_bps:rate}",
 		FollowGliding:    "{direction:name}: seit Langem beantwortet niemand Messpakete: langsam auf {to_bps:rate}, die die Leitung fast immer trägt",
 		FollowSet:        "{direction:name}: {to_bps:rate}, von außen gesetzt",
+		FollowTrying:     "{direction:name}: {to_bps:rate} für einige Sekunden, etwas mehr, als die Leitung bisher trug; es bleibt dabei, wenn nichts wartet",
 	}
 }

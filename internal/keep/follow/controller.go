@@ -56,7 +56,8 @@ func New(p Params, now unit.Instant) (*Controller, error) {
 		w, usual := &c.ways[d], float64(p.Rates[d].Usual)
 		w.is = Direction(d)
 		w.load.at = now
-		w.policy = policy{Bounds: p.Rates[d], rate: usual, target: usual, changed: now, moved: now, past: past{since: now, holds: 2 * restless, share: guess}}
+		w.policy = policy{reach: reach{Bounds: p.Rates[d]}, rate: usual, target: usual, changed: now, moved: now, past: past{since: now, holds: 2 * restless, share: guess}}
+		w.policy.reach.start(now, c.lessons.most(w.is))
 		w.policy.say(&Situation{At: now, Direction: w.is}, Started)
 	}
 	return c, nil
@@ -202,6 +203,7 @@ func (c *Controller) Step(now unit.Instant) Decision {
 		out.Change[d] = p.step(&w.situation, c.p.Every)
 		out.Rate[d], out.Why[d] = unit.Rate(p.rate), p.why
 		c.lessons.prove(now, w)
+		c.lessons.reached(w)
 	}
 	c.lessons.study(now, &c.ways)
 	return out
@@ -214,11 +216,15 @@ func (c *Controller) Situation(d Direction) Situation { return c.ways[d].situati
 func (c *Controller) Belief(d Direction) Belief {
 	w := &c.ways[d]
 	p := &w.policy
-	return Belief{
+	b := Belief{
 		Rate: unit.Rate(p.rate), Carried: unit.Rate(w.load.carried), Capacity: unit.Rate(w.capacity.mean), Sigma: unit.Rate(w.capacity.sigma()),
 		Delay: unit.Milliseconds(w.queue.delay), Floor: unit.Milliseconds(w.queue.own.delay), Threshold: c.threshold(), LastSafe: unit.Rate(p.past.safe), LastFailed: unit.Rate(p.past.failed),
 		Busy: w.load.busy, Holds: time.Duration(p.past.holds * 1e9), Why: p.why, WhyAt: p.whyAt,
 	}
+	if p.LearnMost {
+		b.Most = p.proven
+	}
+	return b
 }
 
 // Health returns what is known of a reflector, by its index in Params.Reflectors.

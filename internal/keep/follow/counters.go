@@ -45,6 +45,9 @@ func (h *counters) add(c Counters) {
 	h.n++
 }
 
+// call says whether somebody talks.
+func (h *counters) call() bool { return h.n > 0 && h.last().Call }
+
 func (h *counters) last() *Counters { return h.back(0) }
 
 func (h *counters) back(k uint64) *Counters { return &h.ring[(h.n-1-k)%counted] }

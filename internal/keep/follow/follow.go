@@ -38,11 +38,15 @@ func (d Direction) String() string {
 	return "down"
 }
 
-// Bounds are the rates of the shaper in one direction. 0 < Least ≤ Usual ≤ Most.
+// Bounds are the rates of the shaper in one direction. 0 < Least ≤ Usual ≤ Most. BoundsOf
+// makes them.
 type Bounds struct {
 	Least unit.Rate // never below
 	Usual unit.Rate // where it starts, and what an idle line goes back to
 	Most  unit.Rate // never above
+	// What is learnt begins with the bound that is given. The most is, only if Counters say
+	// whether somebody talks.
+	LearnLeast, LearnMost bool
 }
 
 // A Reflector answers probes. Reflectors of one operator vote as one, because they
@@ -156,6 +160,8 @@ type Count struct {
 type Counters struct {
 	At  unit.Instant
 	Way [2]Count // by Direction
+	// Call says that a call is on board: nothing is tried beside it.
+	Call bool
 }
 
 // A Decision is what Step found.
@@ -170,12 +176,13 @@ type Decision struct {
 // A Belief is what the controller takes the line for, in one direction. It goes up as it
 // is, to whoever shows it; the JSON of `unbloat status` has what has a name there.
 type Belief struct {
-	Rate     unit.Rate         `json:"rate_bps"`     // the shaper's
-	Capacity unit.Rate         `json:"capacity_bps"` // that the line is believed to have; 0: not seen yet
-	Carried  unit.Rate         `json:"carried_bps"`  // over the last 200 ms
-	Delay    unit.Milliseconds `json:"delay_ms"`     // added by this direction's queue on the line
-	Floor    unit.Milliseconds `json:"floor_ms"`     // of it, what the line adds under any load
-	Why      Why               `json:"why"`          // the last change
+	Rate     unit.Rate         `json:"rate_bps"`           // the shaper's
+	Capacity unit.Rate         `json:"capacity_bps"`       // that the line is believed to have; 0: not seen yet
+	Carried  unit.Rate         `json:"carried_bps"`        // over the last 200 ms
+	Delay    unit.Milliseconds `json:"delay_ms"`           // added by this direction's queue on the line
+	Floor    unit.Milliseconds `json:"floor_ms"`           // of it, what the line adds under any load
+	Most     unit.Rate         `json:"most_bps,omitempty"` // where it is learnt: what the line has been seen to carry
+	Why      Why               `json:"why"`                // the last change
 
 	Sigma      unit.Rate     `json:"-"` // standard deviation of Capacity over the last measurements
 	Threshold  time.Duration `json:"-"` // Delay beyond it counts as a queue

@@ -20,6 +20,13 @@ const hoursOfWeek = 7 * 24
 // week. The zero value knows nothing. It is of fixed size.
 type Learned struct {
 	hours [hoursOfWeek][2]learnedHour // by Direction
+	most  [2]learnedMost
+}
+
+// learnedMost is the most that a line has been seen to carry, where it is learnt.
+type learnedMost struct {
+	bps    float64       // 0: not known
+	counts time.Duration // how long the step counts that failed last
 }
 
 // learnedHour is what one hour of the week has shown.
@@ -81,10 +88,14 @@ const learnedHeader = "unbloat learned rates 1"
 // Encode returns the text of a file: a line for each hour of the week of which
 // something is known, at most 16 KiB altogether. Its columns are the hour (0 is
 // Monday's first), and for down and for up what was carried in 90 % and in 50 % of the
-// minutes with load, in bit/s, and how many minutes there were.
+// minutes with load, in bit/s, and how many minutes there were. Before them is the most, and
+// for how many seconds a step beyond it is not tried again, if that is learnt.
 func (l *Learned) Encode() []byte {
 	var b bytes.Buffer
 	b.WriteString(learnedHeader + "\n")
+	if m := &l.most; m[Down].bps+m[Up].bps > 0 {
+		fmt.Fprintf(&b, "most %.0f %.0f %.0f %.0f\n", m[Down].bps, m[Down].counts.Seconds(), m[Up].bps, m[Up].counts.Seconds())
+	}
 	for hour := range l.hours {
 		h := &l.hours[hour]
 		if h[Down].minutes == 0 && h[Up].minutes == 0 {
@@ -118,6 +129,17 @@ func DecodeLearned(text []byte) (*Learned, error) {
 	l, last := &Learned{}, -1
 	for i, line := range lines[1:] {
 		f := strings.Fields(line)
+		if i == 0 && len(f) == 5 && f[0] == "most" {
+			for d := range l.most {
+				bps, err1 := learnedNumber(f, 1+2*d, 1e12)
+				counts, err2 := learnedNumber(f, 2+2*d, countsMost.Seconds())
+				if errors.Join(err1, err2) != nil {
+					return nil, errors.New("the learned rates: line 2 is damaged")
+				}
+				l.most[d] = learnedMost{bps, time.Duration(counts) * time.Second}
+			}
+			continue
+		}
 		hour, err := learnedNumber(f, 0, hoursOfWeek-1)
 		if err != nil || len(f) != 7 || int(hour) <= last {
 			return nil, fmt.Errorf("the learned rates: line %d is damaged", i+2)
@@ -217,6 +239,23 @@ func (l *lessons) rates(now unit.Instant, w *way) (low, usual float64) {
 	return low, usual
 }
 
-// Learned returns how many minutes of a direction have been learnt from since New.
+// most returns the most that is known from before.
+func (l *lessons) most(d Direction) learnedMost {
+	if l.learned == nil {
+		return learnedMost{}
+	}
+	return l.learned.most[d]
+}
+
+// reached keeps the most that is learnt.
+func (l *lessons) reached(w *way) {
+	r := &w.policy.reach
+	if is := (learnedMost{float64(r.proven), r.counts}); r.LearnMost && l.learned != nil && l.learned.most[w.is] != is {
+		l.learned.most[w.is] = is
+		l.n++
+	}
+}
+
+// Learned returns how often something was learnt of a direction since New.
 // While it stays the same Params.Learned does.
 func (c *Controller) Learned() uint64 { return c.lessons.n }

@@ -22,6 +22,7 @@ type fluid struct {
 	next     unit.Instant
 	base     time.Duration
 	oneWay   bool
+	call     bool                                                // somebody talks
 	answer   func(at unit.Instant, reflector int, d *Delay) bool // false: none; nil: as it is
 	changes  []Decision
 	last     Decision
@@ -85,7 +86,7 @@ func (f *fluid) run(d time.Duration) {
 		if f.now < f.next {
 			continue
 		}
-		k := Counters{At: f.now, Way: [2]Count{
+		k := Counters{At: f.now, Call: f.call, Way: [2]Count{
 			{Bytes: unit.Size(f.bytes[Down]), Backlog: unit.Size(f.backlog[Down] / 8)},
 			{Bytes: unit.Size(f.bytes[Up]), Backlog: unit.Size(f.backlog[Up] / 8)},
 		}}

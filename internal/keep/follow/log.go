@@ -30,6 +30,7 @@ const (
 	logApplied = 'x' // time, direction, rate
 	logNewLine = 'n' // time
 	logWall    = 'w' // time of a Monday
+	logCall    = 'k' // time, whether there is a call
 	logStepped = 's' // time; the rates decided, down and up
 )
 
@@ -56,6 +57,9 @@ func NewRecorder(c *Controller, now unit.Instant, to io.Writer) *Recorder {
 func (r *Recorder) Restart(now unit.Instant, to io.Writer) {
 	p := r.p
 	p.Learned = nil
+	for d := range r.ways {
+		p.Rates[d].Least, p.Rates[d].Most = r.ways[d].policy.Least, r.ways[d].policy.proven
+	}
 	text, err := json.Marshal(p)
 	*r = Recorder{Controller: r.Controller, to: to, err: err}
 	r.line = append(r.line, logHeader+"\n"...)
@@ -126,6 +130,9 @@ func (r *Recorder) number(id uint32) int64 {
 // Count implements Decider.
 func (r *Recorder) Count(c Counters) {
 	n := make([]int64, 0, 8)
+	if c.Call != r.counted.Call {
+		r.write(logCall, c.At, map[bool]int64{true: 1}[c.Call])
+	}
 	for d := range c.Way {
 		is, was := &c.Way[d], &r.counted.Way[d]
 		n = append(n, int64(is.Bytes-was.Bytes), int64(is.Backlog-was.Backlog), int64(is.Drops-was.Drops), int64(is.Acked-was.Acked))
@@ -223,6 +230,8 @@ func Replay(log io.Reader, each func(Replayed)) error {
 			c.NewLine(at)
 		case logWall:
 			c.Wall(at)
+		case logCall:
+			counted.Call = v[1] != 0
 		case logStepped:
 			each(Replayed{at, c.Step(at), [2]unit.Rate{unit.Rate(v[1]), unit.Rate(v[2])}, c})
 		}
@@ -232,7 +241,7 @@ func Replay(log io.Reader, each func(Replayed)) error {
 
 // logNumbers reads the numbers of a line, as many as its kind has; rest is what follows.
 func logNumbers(line []byte) (v [9]int64, rest []byte, err error) {
-	want := map[byte]int{logBegun: 1, logAsked: 1, logDelay: 8, logCounted: 9, logApplied: 3, logNewLine: 1, logWall: 1, logStepped: 3}
+	want := map[byte]int{logBegun: 1, logAsked: 1, logDelay: 8, logCounted: 9, logApplied: 3, logNewLine: 1, logWall: 1, logCall: 2, logStepped: 3}
 	if len(line) < 2 || want[line[0]] == 0 {
 		return v, nil, fmt.Errorf("%.40q is no line of a log", line)
 	}

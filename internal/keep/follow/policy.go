@@ -38,7 +38,7 @@ const (
 
 // policy is that of one direction.
 type policy struct {
-	Bounds
+	reach
 	rate     float64 // bit/s, of the shaper
 	target   float64 // bit/s, what it is to be
 	changed  unit.Instant
@@ -78,12 +78,15 @@ func (p *policy) decide(s *Situation) (rate float64, why Cause) {
 		return p.settle(s), Drained
 	case IsRoom: // more, in growing steps; near what failed lately no more for a while
 		return p.rise(s)
+	case IsTop: // where the most is learnt: a small step beyond, which is watched
+		return p.reach.step(s, p.rate, s.At.Sub(p.moved))
 	}
 	return 0, Holding // IsShaped, IsUnclear, IsCalm
 }
 
 // step decides, and says whether the shaper is to be given another rate now.
 func (p *policy) step(s *Situation, every time.Duration) (change bool) {
+	p.learn(s, p.rate)
 	if rate, why := p.decide(s); rate > 0 {
 		p.target = rate
 		p.say(s, why)

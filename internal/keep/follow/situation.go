@@ -25,12 +25,13 @@ const (
 	IsDrained                   // there is a cut, and the queue is gone
 	IsRefilling                 // the line begins to queue at the rate at which it did before
 	IsRoom                      // the shaper is full and the line does not queue
+	IsTop                       // the same, at the most that the line has been seen to carry
 	IsCalm                      // nothing of these
 )
 
 // String names the kind in a word.
 func (k Kind) String() string {
-	return [...]string{"", "outage", "back", "idle", "blind", "shaped", "mistaken", "floor", "queueing", "draining", "unclear", "drained", "refilling", "room", "calm"}[k]
+	return [...]string{"", "outage", "back", "idle", "blind", "shaped", "mistaken", "floor", "queueing", "draining", "unclear", "drained", "refilling", "room", "top", "calm"}[k]
 }
 
 const (
@@ -52,6 +53,7 @@ type Situation struct {
 	Raw       time.Duration // the delay, with the line's own
 	Own       time.Duration // the line's own, which it adds under any load
 	Delay     time.Duration // without: of the queue
+	Doubt     time.Duration // what it may be, where the ways can't be told apart
 	Threshold time.Duration // beyond it a delay counts as a queue
 	OneWay    bool          // the probes tell the ways apart
 	Limits    bool          // the line passes on less than is sent: it is what limits
@@ -59,6 +61,8 @@ type Situation struct {
 	Asked     unit.Instant  // when the oldest of the probes was sent that tell the delay
 	Unseen    time.Duration // for how long nobody has told the delay
 	Busy      bool
+	Call      bool // somebody talks
+	Tries     bool // something is tried in the other direction
 }
 
 // situation finds out which one it is. cut is what is being done about a queue.
@@ -68,7 +72,7 @@ func (c *Controller) situation(w *way, now unit.Instant, v vote, theta time.Dura
 	low, usual := c.lessons.rates(now, w)
 	s := Situation{
 		Direction: w.is, At: now, Carried: l.carried, Believed: w.capacity.mean, Low: low, Usual: usual,
-		Raw: q.raw, Own: q.own.delay, Delay: q.delay, Threshold: theta, OneWay: v.oneWay, RTT: c.rtt, Asked: v.oldest, Unseen: now.Sub(c.heard), Busy: l.busy,
+		Raw: q.raw, Own: q.own.delay, Delay: q.delay, Doubt: q.doubt, Threshold: theta, OneWay: v.oneWay, RTT: c.rtt, Asked: v.oldest, Unseen: now.Sub(c.heard), Busy: l.busy, Call: c.counters.call(), Tries: c.ways[1-w.is].policy.steps,
 	}
 	if known {
 		s.Capacity = capacity
@@ -111,6 +115,9 @@ func (c *Controller) situation(w *way, now unit.Instant, v vote, theta time.Dura
 		s.Is = IsRefilling // no need to wait until the queue is long
 	case l.full && q.doubt < max(theta/3, c.still(w, v)):
 		s.Is = IsRoom
+		if w.policy.LearnMost && rate > 0.999*float64(w.policy.Most) {
+			s.Is = IsTop
+		}
 	default:
 		s.Is = IsCalm
 	}

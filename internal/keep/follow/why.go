@@ -27,6 +27,7 @@ const (
 	Blind                   // nobody answers: the rate holds
 	Gliding                 // nobody has answered for long: slowly to what nearly always fits
 	Set                     // by somebody else
+	Trying                  // a little more than it has been seen to carry
 	causes
 )
 
@@ -37,7 +38,7 @@ func codes() [causes]reason.Code {
 		Draining: reason.FollowDraining, Drained: reason.FollowDrained, Room: reason.FollowRoom,
 		NearFailed: reason.FollowNearFailed, NoHelp: reason.FollowNoHelp, OtherWay: reason.FollowOtherWay, Outage: reason.FollowOutage,
 		Returned: reason.FollowReturned, Idle: reason.FollowIdle, Blind: reason.FollowBlind,
-		Gliding: reason.FollowGliding, Set: reason.FollowSet,
+		Gliding: reason.FollowGliding, Set: reason.FollowSet, Trying: reason.FollowTrying,
 	}
 }
 
