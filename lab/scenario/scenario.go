@@ -205,8 +205,8 @@ type Daemon struct {
 	Down      unit.Rate `json:"down"` // what the line usually carries
 	Up        unit.Rate `json:"up"`
 	Follow    bool      `json:"follow,omitempty"`     // follow the line between these bounds
-	LeastDown unit.Rate `json:"least_down,omitempty"` // 0: a tenth of the usual rate
-	MostDown  unit.Rate `json:"most_down,omitempty"`  // 0: 1.2 times the usual rate
+	LeastDown unit.Rate `json:"least_down,omitempty"` // 0: it is learnt
+	MostDown  unit.Rate `json:"most_down,omitempty"`  // 0: it is learnt
 	LeastUp   unit.Rate `json:"least_up,omitempty"`
 	MostUp    unit.Rate `json:"most_up,omitempty"`
 }

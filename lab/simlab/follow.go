@@ -26,8 +26,6 @@ const (
 	routerHost   = 200 // a number that no machine of the home has
 	reflectors   = 6
 	farMost      = 12 * time.Millisecond // a reflector is so much further away than the server, at most
-	leastShare   = 10                    // the least rate is a tenth of the usual one
-	mostNum      = 12                    // the most is 12/10
 	followerSeed = 0x666f_6c6c_6f77_0000
 )
 
@@ -43,7 +41,8 @@ type follower struct {
 	asked  [][][]byte    // by target and number of the datagram; nil: dealt with
 	seen   []int         // datagrams of each that have been dealt with
 	next   unit.Instant
-	sent   int // probes
+	sent   int  // probes
+	call   bool // the home has one
 	// For tests, where not nil.
 	deaf   bool                             // to the flows' own delays
 	coarse func(target int) bool            // it answers echoes only
@@ -69,20 +68,9 @@ func targets() []delay.Target {
 // boundsOf returns the shapers' bounds of a daemon's configuration. The usual rate is
 // what a plan for the line would set.
 func boundsOf(d *scenario.Daemon) [2]follow.Bounds {
-	of := func(least, usual, most unit.Rate, share float64) follow.Bounds {
-		b := follow.Bounds{Least: least, Usual: usual.Scale(share), Most: most}
-		if b.Least == 0 {
-			b.Least = usual / leastShare
-		}
-		if b.Most == 0 {
-			b.Most = usual * mostNum / 10
-		}
-		b.Usual = max(b.Usual, b.Least)
-		return b
-	}
 	return [2]follow.Bounds{
-		follow.Down: of(d.LeastDown, d.Down, d.MostDown, plan.StartDown),
-		follow.Up:   of(d.LeastUp, d.Up, d.MostUp, plan.StartUp),
+		follow.Down: follow.BoundsOf(d.LeastDown, d.Down, d.MostDown, d.Down.Scale(plan.StartDown)),
+		follow.Up:   follow.BoundsOf(d.LeastUp, d.Up, d.MostUp, d.Up.Scale(plan.StartUp)),
 	}
 }
 
@@ -122,6 +110,9 @@ func (h *house) followBy(c follow.Decider) error {
 			return err
 		}
 		f.probes = append(f.probes, s)
+	}
+	for _, l := range h.scenario.Loads {
+		f.call = f.call || l.Kind == scenario.WebRTC || l.Kind == scenario.VoIP
 	}
 	h.follower = f
 	h.net.Tap(f.pass)
@@ -238,7 +229,9 @@ func (f *follower) reply(i int, asked []byte, at unit.Instant) []byte {
 
 // Count implements follow.Sources.
 func (f *follower) Count(now unit.Instant) (follow.Reading, error) {
-	return follow.Reading{Counters: counters(f.net, now)}, nil
+	k := counters(f.net, now)
+	k.Call = f.call
+	return follow.Reading{Counters: k}, nil
 }
 
 // counters reads the router's counters.

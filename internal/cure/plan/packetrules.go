@@ -48,6 +48,23 @@ func (p Plan) Minor(d Direction, t Tin) int {
 	return t.HTBMinor()
 }
 
+// CallTin returns the tin of CAKE that calls take in a direction; 0: none that is theirs.
+func (p Plan) CallTin(d Direction) int {
+	s := p.Up
+	if d == DirectionDown {
+		s = p.Down
+	}
+	switch {
+	case s == nil || s.AQM != CAKE || s.Tins != tinsForRules:
+		return 0
+	case p.Classes != nil:
+		return int(tinOf(Voice))
+	case len(s.PacketRules) > 0:
+		return int(TinCalls)
+	}
+	return 0
+}
+
 // The tins that rules use.
 const (
 	TinRest  Tin = 1

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -189,19 +190,25 @@ func (w *wan) followed() (l steer.Line, err error) {
 		return l, fmt.Errorf("follow the line: %w; the rates are held", err)
 	}
 	l = steer.Line{Device: c.Interface, Inbound: p.Down.Device, Reflectors: c.Reflectors, Server: w.d.serverOf(w), Slow: !how.Netlink, Params: follow.Params{Rates: bounds(c, *p), Every: how.Every}}
+	if how.Netlink {
+		l.Calls = [2]int{follow.Down: p.CallTin(plan.DirectionDown), follow.Up: p.CallTin(plan.DirectionUp)}
+	}
+	for d := range l.Params.Rates {
+		l.Params.Rates[d].LearnMost = l.Params.Rates[d].LearnMost && l.Calls != [2]int{}
+	}
 	if l.Slow {
 		l.Inbound = ""
 	}
-	if c.Learn != "" {
-		l.Memory = &steer.Memory{
-			Load: func() ([]byte, error) { return os.ReadFile(c.Learn) },
-			Save: func(b []byte) error {
-				if err := os.MkdirAll(filepath.Dir(c.Learn), 0o700); err != nil {
-					return err
-				}
-				return apply.WriteFile(c.Learn, b, 0o644)
-			},
-		}
+	// Without a file that outlives the router's next boot it outlives the daemon.
+	file := cmp.Or(c.Learn, filepath.Join(w.d.o.Dir, url.PathEscape(w.key)+".rates"))
+	l.Memory = &steer.Memory{
+		Load: func() ([]byte, error) { return os.ReadFile(file) },
+		Save: func(b []byte) error {
+			if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+				return err
+			}
+			return apply.WriteFile(file, b, 0o644)
+		},
 	}
 	if c.Decisions != "" {
 		l.Log = func() (io.WriteCloser, error) { return nextLog(c.Decisions) }
@@ -227,19 +234,10 @@ func nextLog(name string) (io.WriteCloser, error) {
 	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// bounds are the rates between which a line is followed.
+// bounds are the rates between which a line is followed, at first.
 func bounds(c config.WAN, p plan.Plan) (out [2]follow.Bounds) {
 	for d, x := range [2]struct{ least, line, most, rate unit.Rate }{{c.LeastDown, c.Down, c.MostDown, p.DownBps}, {c.LeastUp, c.Up, c.MostUp, p.UpBps}} {
-		const unlessGiven = 10 // the least is this part of the usual rate
-		b := follow.Bounds{Least: x.least, Usual: x.rate, Most: x.most}
-		if b.Least == 0 {
-			b.Least = x.rate / unlessGiven
-		}
-		if b.Most == 0 {
-			b.Most = max(x.line, x.rate)
-		}
-		b.Usual = min(max(b.Usual, b.Least), b.Most)
-		out[d] = b
+		out[d] = follow.BoundsOf(x.least, x.line, x.most, x.rate)
 	}
 	return out
 }

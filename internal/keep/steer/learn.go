@@ -75,6 +75,11 @@ func (n *notebook) round(now unit.Instant, c *follow.Controller, tell func(strin
 	if n.memory == nil || now.Sub(n.saved) < saveEvery || c.Learned() == n.count && !n.lost.Load() {
 		return
 	}
+	n.save(now, c, tell)
+}
+
+// save writes what is learnt.
+func (n *notebook) save(now unit.Instant, c *follow.Controller, tell func(string)) {
 	n.saved, n.count = now, c.Learned()
 	text := n.learned.Encode()
 	n.saving.Go(func() { // a disk may take its time, and the line does not wait
@@ -88,6 +93,15 @@ func (n *notebook) round(now unit.Instant, c *follow.Controller, tell func(strin
 			tell("the learned rates are saved again")
 		}
 	})
+}
+
+// close saves what was learnt since.
+func (n *notebook) close(now unit.Instant, c *follow.Controller, tell func(string)) {
+	if n.memory != nil && (c.Learned() != n.count || n.lost.Load()) {
+		n.saving.Wait()
+		n.save(now, c, tell)
+	}
+	n.saving.Wait()
 }
 
 // sinceMonday returns how long ago, by its hours, the week began that a clock shows.

@@ -13,6 +13,7 @@ import (
 
 	"unbloat/internal/keep/follow"
 	"unbloat/internal/keep/steer"
+	"unbloat/unit"
 )
 
 // A disk is a file, and who wrote it when.
@@ -46,8 +47,8 @@ func (d *disk) memory() *steer.Memory {
 	}
 }
 
-// What is learnt is written at most once an hour, and comes back after a restart; what
-// is damaged is told, and begins anew.
+// What is learnt is written at most once an hour, and at the end; it comes back after a
+// restart; what is damaged is told, and begins anew.
 func TestLearns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: it takes long; `make test` runs it")
@@ -78,10 +79,10 @@ func TestLearns(t *testing.T) {
 		if told := run(2*time.Hour + 5*time.Minute); len(told) > 0 {
 			t.Errorf("told %q", told)
 		}
-		if n := len(d.saved); n != 2 {
-			t.Errorf("written %d times in two hours", n)
+		if n := len(d.saved); n != 3 {
+			t.Errorf("written %d times in two hours and at the end", n)
 		}
-		for i := 1; i < len(d.saved); i++ {
+		for i := 1; i < len(d.saved)-1; i++ {
 			if apart := d.saved[i].Sub(d.saved[i-1]); apart < time.Hour {
 				t.Errorf("written twice within %v", apart)
 			}
@@ -91,12 +92,49 @@ func TestLearns(t *testing.T) {
 			t.Errorf("Wednesday's hour from 17:00 is the 65th: %v\n%s", err, first)
 		}
 		run(65 * time.Minute)
-		if len(d.saved) != 3 || !strings.Contains(string(d.text), "\n65 ") || len(d.text) < len(first) {
+		if len(d.saved) != 5 || !strings.Contains(string(d.text), "\n65 ") || len(d.text) < len(first) {
 			t.Errorf("after a restart, written %d times:\n%s\nbefore:\n%s", len(d.saved), d.text, first)
 		}
 		d.text = d.text[:len(d.text)/2]
 		if told := run(time.Minute); len(told) != 1 || !strings.Contains(told[0], "begins anew") {
 			t.Errorf("of a damaged file it told %q", told)
+		}
+	})
+}
+
+// The most is learnt where nobody has given it, and is there after a restart; beside a
+// call it is not.
+func TestLearnsTheMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d disk
+		run := func(call int) unit.Rate {
+			l := &line{capacity: 30e6, rate: 20e6, call: call}
+			var told []string
+			c := config(l, &told)
+			c.Memory, c.Calls = d.memory(), [2]int{follow.Down: 8}
+			c.Params.Rates[follow.Down] = follow.BoundsOf(0, 20*unit.MbitPerSecond, 0, 20*unit.MbitPerSecond)
+			f, err := steer.New(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() { defer close(done); f.Run(ctx) }()
+			time.Sleep(2 * time.Minute)
+			most := f.View().Down.Most
+			cancel()
+			<-done
+			return most
+		}
+		if most := run(50); most > 20*unit.MbitPerSecond*102/100 {
+			t.Errorf("beside a call it tries %v", most)
+		}
+		first := run(2) // names that are looked up
+		if first.Mbit() < 27 || first.Mbit() > 31 {
+			t.Errorf("on a line of 30 Mbit/s the most is %v", first)
+		}
+		if again := run(50); again < first {
+			t.Errorf("%v was learnt, and after a restart it is %v", first, again)
 		}
 	})
 }

@@ -49,8 +49,11 @@ type Line struct {
 	// Slow says that programs change the rates, and the system does not tell what waits in
 	// the shapers. Then one that carries nearly its rate is taken to have something waiting.
 	Slow bool
-	// Memory keeps what is learnt of the line by the hour of the week. It is written at
-	// most once an hour. nil: that is known until Run ends.
+	// Calls is the tin of CAKE that calls take, by direction; 0: none does. Only a line with
+	// one learns the most that it carries.
+	Calls [2]int
+	// Memory keeps what is learnt of the line. It is written at most once an hour, and when
+	// Run ends. nil: that is known until then.
 	Memory *Memory
 	// Log opens a file for a log of all that is measured and decided (follow.Recorder): at
 	// first, and when the one before has LogMost bytes. nil: there is none.
@@ -95,6 +98,7 @@ type Follower struct {
 	said       string
 	fresh      atomic.Bool // the line is another one
 
+	talk talk
 	last follow.Counters // a moment ago, where backlogs are guessed
 	full [2]bool
 
@@ -172,7 +176,7 @@ const openEvery = 5 * time.Second
 // it: the rates stay.
 func (f *Follower) Run(ctx context.Context) {
 	defer func() {
-		f.notes.saving.Wait()
+		f.notes.close(f.config.Clock.Now(), f.controller, f.config.Tell)
 		if f.log != nil {
 			_ = f.log.Close()
 		}
@@ -268,8 +272,41 @@ func (s sources) Count(now unit.Instant) (r follow.Reading, err error) {
 	if s.f.config.Slow {
 		s.f.guess(r.At, &r.Way)
 	}
+	r.Call = s.f.talk.look(r.At, packetsOf(s.f.config.Calls, [2]*netio.QueueCounts{follow.Down: &down, follow.Up: &up}))
 	r.Rates = [2]unit.Rate{follow.Down: down.Rate, follow.Up: up.Rate}
 	return r, nil
+}
+
+// packetsOf counts the packets of calls.
+func packetsOf(tins [2]int, queues [2]*netio.QueueCounts) (n uint32) {
+	for d, tin := range tins {
+		if tin > 0 && tin <= netio.MostTins {
+			n += queues[d].Tins[tin-1]
+		}
+	}
+	return n
+}
+
+// talk tells by the packets that go as calls do whether there is one.
+type talk struct {
+	packets uint32
+	at      unit.Instant // of that reading; 0: there is none
+	until   unit.Instant // it lasts so long, unless more comes
+}
+
+const (
+	talkPackets = 20.0             // a second, both ways; the sound of a call has 33 and more, and a name that is looked up two
+	talkOver    = 10 * time.Second // pauses of speech are shorter
+)
+
+func (t *talk) look(now unit.Instant, packets uint32) bool {
+	if past := now.Sub(t.at); t.at == 0 || past >= time.Second {
+		if n := packets - t.packets; t.at != 0 && int32(n) > 0 && float64(n) >= talkPackets*past.Seconds() {
+			t.until = now.Add(talkOver)
+		}
+		t.packets, t.at = packets, now
+	}
+	return now < t.until
 }
 
 // What stands in for a backlog that is not told.

@@ -37,6 +37,7 @@ type line struct {
 	resets   int
 	closed   int
 	unseen   bool // the shaper's queue is not told
+	call     int  // packets that the calls' tin sends in a second
 }
 
 // advance lets time pass.
@@ -86,6 +87,7 @@ func (l *line) Count(now unit.Instant) (steer.Counts, error) {
 		return c, nil
 	}
 	c.Inbound.Queue.Rate = unit.Rate(l.rate)
+	c.Inbound.Queue.Tins[7] = uint32(int64(l.call) * int64(now) / 1e9)
 	if l.rate < l.capacity && l.queue == 0 {
 		c.Inbound.Queue.Backlog = 100_000
 	}

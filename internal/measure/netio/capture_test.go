@@ -75,6 +75,32 @@ func TestStampFilter(t *testing.T) {
 	}
 }
 
+// What each of CAKE's tins has sent is read from what the kernel says of it; another
+// queue's statistics are no tins.
+func TestTins(t *testing.T) {
+	attribute := func(kind uint16, v ...byte) []byte {
+		b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(v)))
+		b = append(binary.NativeEndian.AppendUint16(b, kind), v...)
+		for len(b)%4 != 0 {
+			b = append(b, 0)
+		}
+		return b
+	}
+	var tins []byte
+	for n := uint16(1); n <= MostTins+1; n++ {
+		sent := binary.NativeEndian.AppendUint32(nil, 100*uint32(n))
+		tins = append(tins, attribute(n, append(attribute(3, make([]byte, 8)...), attribute(cakeTinSent, sent...)...)...)...)
+	}
+	for kind, want := range map[string][MostTins]uint32{"cake": {100, 200, 300, 400, 500, 600, 700, 800}, "fq_codel": {}} {
+		b := make([]byte, qdiscHeader)
+		b = append(b, attribute(tcaKind, append([]byte(kind), 0)...)...)
+		b = append(b, attribute(tcaStats2, attribute(tcaStatsApp, attribute(cakeTins, tins...)...)...)...)
+		if _, _, q, ok := parseQdisc(b); !ok || q.Tins != want {
+			t.Errorf("%s: %v %t", kind, q.Tins, ok)
+		}
+	}
+}
+
 // FuzzNetlink: nothing that a kernel could answer makes the parsers panic.
 func FuzzNetlink(f *testing.F) {
 	f.Add(make([]byte, 40))

@@ -28,7 +28,13 @@ type QueueCounts struct {
 	// Rate is what CAKE shapes to; 0: it does not, or this is another kind, which keeps
 	// its rate in its classes.
 	Rate unit.Rate
+	// Tins are the packets that each of CAKE's tins has sent, the first one first. They
+	// count 32 bits.
+	Tins [MostTins]uint32
 }
+
+// MostTins is how many tins CAKE has at most.
+const MostTins = 8
 
 // Numbers of rtnetlink(7), which the parsers need on every system: they are
 // tested everywhere.
@@ -48,7 +54,10 @@ const (
 	tcaStats2     = 7
 	tcaStatsBasic = 1
 	tcaStatsQueue = 3
+	tcaStatsApp   = 4
 	tcaStatsPkt64 = 8
+	cakeTins      = 10 // TCA_CAKE_STATS_TIN_STATS
+	cakeTinSent   = 2  // TCA_CAKE_TIN_STATS_SENT_PACKETS
 	tcRoot        = 0xffffffff
 	nestedBits    = 0x3fff // of an attribute's type: without flags
 )
@@ -95,7 +104,7 @@ func parseQdisc(b []byte) (index int, root bool, q QueueCounts, ok bool) {
 	index = int(int32(binary.NativeEndian.Uint32(b[4:])))
 	q.Handle = binary.NativeEndian.Uint32(b[8:])
 	root = binary.NativeEndian.Uint32(b[12:]) == tcRoot
-	var options []byte
+	var options, app []byte
 	eachAttribute(b[qdiscHeader:], func(kind uint16, v []byte) {
 		switch kind {
 		case tcaKind:
@@ -111,6 +120,8 @@ func parseQdisc(b []byte) (index int, root bool, q QueueCounts, ok bool) {
 					q.Packets = max(q.Packets, uint64(binary.NativeEndian.Uint32(v[8:])))
 				case kind == tcaStatsPkt64 && len(v) >= 8: // follows, where 32 bits are too few
 					q.Packets = binary.NativeEndian.Uint64(v)
+				case kind == tcaStatsApp:
+					app = v
 				case kind == tcaStatsQueue && len(v) >= 12: // struct gnet_stats_queue
 					q.Waiting = uint64(binary.NativeEndian.Uint32(v))
 					q.Backlog = uint64(binary.NativeEndian.Uint32(v[4:]))
@@ -126,8 +137,22 @@ func parseQdisc(b []byte) (index int, root bool, q QueueCounts, ok bool) {
 				q.Rate = unit.Rate(min(binary.NativeEndian.Uint64(v), most)) * bits
 			}
 		})
+		eachAttribute(app, func(kind uint16, v []byte) {
+			if kind == cakeTins {
+				eachAttribute(v, q.tin)
+			}
+		})
 	}
 	return index, root, q, ok
+}
+
+// tin takes in what the kernel says of the n-th tin, from 1.
+func (q *QueueCounts) tin(n uint16, v []byte) {
+	eachAttribute(v, func(kind uint16, v []byte) {
+		if kind == cakeTinSent && n >= 1 && n <= MostTins && len(v) >= 4 {
+			q.Tins[n-1] = binary.NativeEndian.Uint32(v)
+		}
+	})
 }
 
 // cString returns the bytes before the first zero.

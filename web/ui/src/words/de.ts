@@ -108,6 +108,7 @@ export const de: Words = {
     follow_blind: "niemand beantwortet die Messpakete, darum bleibt sie",
     follow_gliding: "seit Langem beantwortet niemand die Messpakete, darum geht sie auf das zu, was fast immer passt",
     follow_set: "jemand hat sie gesetzt",
+    follow_trying: "für einige Sekunden wird etwas mehr versucht, als die Leitung bisher trug",
     as_wished: "jemand wollte es so",
     as_given: "jemand wollte es so",
     rate_unmeasured: "jemand wollte es so; die Leitung wurde nicht gemessen",

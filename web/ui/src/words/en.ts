@@ -115,6 +115,7 @@ export const en = {
     follow_blind: "nobody answers the probes, so it holds",
     follow_gliding: "nobody has answered the probes for long, so it moves to what nearly always fits",
     follow_set: "somebody set it",
+    follow_trying: "a little more than the line has been seen to carry is tried for some seconds",
     as_wished: "somebody asked for it",
     as_given: "somebody asked for it",
     rate_unmeasured: "somebody asked for it; the line was not measured",

@@ -261,7 +261,7 @@ return view.extend({
 		for (const [ key, title ] of [ [ 'least_down', _('Least download') ], [ 'most_down', _('Most download') ], [ 'least_up', _('Least upload') ], [ 'most_up', _('Most upload') ] ]) {
 			o = s.option(form.Value, key, title);
 			o.depends('follow', '1');
-			o.placeholder = _('by itself');
+			o.placeholder = _('learnt');
 			o.validate = validRate;
 		}
 
