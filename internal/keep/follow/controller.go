@@ -26,7 +26,6 @@ type Controller struct {
 	sources   sources
 	counters  counters
 	suspicion suspicion
-	starlink  starlink
 	lessons   lessons
 	ways      [2]way
 }
@@ -92,10 +91,6 @@ func (c *Controller) Delay(d Delay) {
 	if d.At < 0 || d.RTT <= 0 || d.At.Add(-d.RTT) < c.since {
 		return
 	}
-	if c.quiet(d.At) {
-		c.starlink.look(d.At, c.sources.late(d, c.p.Threshold))
-		return
-	}
 	x, ok := c.sources.hear(d, d.At.Sub(c.busyAt()) < moment)
 	if !ok {
 		return
@@ -152,7 +147,7 @@ func (c *Controller) Applied(now unit.Instant, d Direction, rate unit.Rate) {
 func (c *Controller) NewLine(now unit.Instant) {
 	c.sources.forget()
 	c.counters.n = 0
-	c.starlink, c.suspicion = starlink{}, suspicion{}
+	c.suspicion = suspicion{}
 	c.heard, c.others, c.arrived, c.since = now, now, now, now
 	for d := range c.ways {
 		w := &c.ways[d]
@@ -179,7 +174,6 @@ func (c *Controller) Step(now unit.Instant) Decision {
 	theta := c.threshold()
 	v := c.sources.decide(now, theta)
 	c.sources.judge(v, theta)
-	c.starlink.look(now, v.known && v.newest.rtt > theta)
 	c.sources.expire(now, 3*c.rtt+answerWithin)
 	mistaken := c.part(now, v)
 

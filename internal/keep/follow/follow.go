@@ -75,10 +75,6 @@ type Params struct {
 	Threshold time.Duration
 	// Packet is the size of a full packet on the wire; 1514 bytes.
 	Packet unit.Size
-	// Starlink is set for lines that are reconfigured at the seconds 12, 27, 42 and 57
-	// of each minute: what is measured within 300 ms of them does not count. Where it is
-	// not set, it is found out by what is seen.
-	Starlink bool
 	// Learned is what is known of the line from before, and learns more; nil: nothing is
 	// learnt. It belongs to the controller until nobody uses that any more.
 	Learned *Learned

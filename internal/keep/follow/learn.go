@@ -183,7 +183,7 @@ type lessons struct {
 
 // Wall says what the clock on the wall shows: monday is an Instant at which a Monday
 // began there. It is to be called again when that clock is set, and at least once a day.
-// Until it is called nothing is learnt, and Starlink's seconds are found by what is seen.
+// Until it is called nothing is learnt by the hour.
 func (c *Controller) Wall(monday unit.Instant) { c.lessons.monday, c.lessons.wall = monday, true }
 
 // hour returns the hour of the week; ok is false if the time is not known.

@@ -491,15 +491,6 @@ func (s *sources) poll(now unit.Instant, threshold time.Duration, noisy bool) vo
 	return v
 }
 
-// late says whether a delay that is not heard is longer than usual.
-func (s *sources) late(d Delay, threshold time.Duration) bool {
-	if d.Passive || int(d.Source) >= s.reflectors {
-		return false
-	}
-	f := &s.all[d.Source]
-	return f.heard != never && d.RTT-f.base() > threshold
-}
-
 // overdue returns how many probes sent after an instant should have been answered by now.
 func (s *sources) overdue(now, after unit.Instant, threshold time.Duration) int {
 	n := 0
