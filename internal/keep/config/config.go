@@ -69,7 +69,8 @@ type WAN struct {
 	LeastDown, MostDown unit.Rate           // bounds; 0: none given
 	LeastUp, MostUp     unit.Rate
 	Reflectors          []netip.Addr // instead of the built-in ones
-	Incidents           bool         // keep what goes wrong on it
+	Incidents           bool         // watch it closely, for what goes wrong on it
+	Untold              bool         // nor tell what goes wrong where its delay is measured
 	Learn               string       // file of the rates by the hour of the week; "": they are kept in memory
 	Decisions           string       // file of all that is measured and decided; "": none
 
@@ -327,6 +328,8 @@ func read(name string, text []byte) (c Config, wrong []error) {
 		w.lines, w.syntax = at.wans[i], syntax
 		_, given := w.lines["watch"]
 		w.Unwatched = given && !t.Watch
+		_, given = w.lines["incidents"]
+		w.Untold = given && !t.Incidents
 		err := w.read(name, t)
 		if err == nil {
 			err = w.check(name, t)

@@ -89,6 +89,7 @@ func (w *wan) gauge() {
 	}}
 	c.Again = func() { w.anew.Store(true); w.news.tell(change{}) }
 	c.Tell = func(text string) { w.d.log("%s: its delay: %s", w.config.Name(), text) }
+	c.Asked, c.Heard = w.overheard.ask, w.overheard.hear
 	var err error
 	if how := w.router.Driver.Retune; how != nil {
 		if c.Slow = !how.Netlink; how.Netlink {
@@ -166,6 +167,7 @@ func (w *wan) pursuit() (p *pursuit, err error) {
 	name := w.config.Name()
 	c.Again = func() { w.anew.Store(true); w.news.tell(change{}) }
 	c.Tell = func(text string) { w.d.log("%s: %s", name, text) }
+	c.Asked, c.Heard = w.overheard.ask, w.overheard.hear
 	c.Set = func(ctx context.Context, rates [2]unit.Rate) error {
 		_, err := w.call(ctx, func(ctx context.Context) (any, error) { return nil, w.retune(ctx, rates) })
 		return err

@@ -73,12 +73,13 @@ func (d *Daemon) watchLines(ctx context.Context) {
 		for _, c := range lines {
 			key := keyOf(c.Router, c.Interface)
 			v := all[key]
-			if v != nil && !v.suits(c) {
+			watches := d.watches(c, v != nil)
+			if v != nil && (!watches || !v.suits(c)) {
 				v.close()
 				delete(all, key)
 				v = nil
 			}
-			if !c.Incidents {
+			if !watches {
 				continue
 			}
 			if v == nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"unbloat/internal/keep/config"
@@ -22,15 +23,15 @@ import (
 
 // Of a vigil.
 const (
-	vigilFar   = 3               // far ends that are asked, one a second in turn
-	vigilFirst = 5               // seconds between questions to the first hop, while all is well
+	vigilFar   = 3               // far ends that are asked
 	vigilWait  = 3               // seconds until a question without an answer is lost
 	vigilAgain = 5 * time.Second // after which what failed is opened again
 	vigilJump  = 2 * time.Second // by which the clock may be set meanwhile
 )
 
-// A vigil watches one line: each second it asks how the line does, and tells the judge what
-// became of the questions of a few seconds ago. It belongs to one goroutine.
+// A vigil watches one line: it takes in what is asked and answered where the line's delay is
+// measured, asks itself where that is not enough, and tells the judge what became of the
+// questions of a few seconds ago. It belongs to one goroutine.
 type vigil struct {
 	d      *Daemon
 	config config.WAN
@@ -48,7 +49,48 @@ type vigil struct {
 	waiting []incident.Second // whose questions may still be answered
 	counted tally
 	lan     [2]uint64 // packets and errors, a second ago
-	number  int64     // of the second
+	pace    incident.Pace
+	others  bool // somebody else has asked since the last second
+}
+
+// overheard are the questions and answers of what measures a WAN's delay, until its vigil
+// takes them in. With no vigil they are forgotten.
+type overheard struct {
+	mu  sync.Mutex
+	all []heard
+}
+
+// heard is a question, or an answer with its round trip.
+type heard struct {
+	asked unit.Instant
+	to    netip.Addr // with first: the first hop on the way there
+	first bool
+	rtt   time.Duration // 0: a question
+}
+
+func (o *overheard) ask(at unit.Instant, to delay.Target) {
+	o.add(heard{asked: at, to: to.Addr, first: to.Kind == delay.FirstHop})
+}
+
+func (o *overheard) hear(s delay.Sample) {
+	if s.Kind != delay.Passive && s.Kind != delay.Native {
+		o.add(heard{asked: s.At.Add(-s.RTT), to: s.Source, first: s.Kind == delay.FirstHop, rtt: s.RTT})
+	}
+}
+
+func (o *overheard) add(x heard) {
+	const most = 100
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.all = append(o.all[max(0, len(o.all)-most):], x)
+}
+
+func (o *overheard) take() []heard {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := o.all
+	o.all = nil
+	return all
 }
 
 // A question waits for its answer.
@@ -61,9 +103,12 @@ type question struct {
 // newVigil begins to watch a line.
 func (d *Daemon) newVigil(c config.WAN) *vigil {
 	v := &vigil{d: d, config: c, since: d.now(), clock: netio.ClockSince(d.since), asked: map[uint16]question{}, cpu: netio.NewCPUMeter()}
+	if v.pace.Every = time.Second; !c.Incidents {
+		_, v.pace.Every = delay.Pace(delay.WithFirstHop(delay.Resolvers()))
+	}
 	p := incident.Params{WAN: c.Interface, Router: c.Router, Promised: [2]unit.Rate{c.Down, c.Up}}
 	for _, t := range steer.Targets(c.Interface, c.Reflectors) {
-		if t.Kind == delay.Echo && len(v.codecs) < vigilFar {
+		if t.Kind == delay.Echo && (len(v.codecs) < vigilFar || c.Follow && !c.Incidents) {
 			v.codecs = append(v.codecs, path.Codec{Target: t.Addr, ID: uint16(rand.Uint32()), Token: rand.Uint32(), Size: path.MinSize})
 			p.Far = append(p.Far, farName(t))
 		}
@@ -83,7 +128,26 @@ func farName(t delay.Target) string {
 // suits reports whether the vigil is what the configuration asks for.
 func (v *vigil) suits(c config.WAN) bool {
 	is := v.config
-	return c.Incidents && is.Down == c.Down && is.Up == c.Up && is.LAN == c.LAN && slices.Equal(is.Reflectors, c.Reflectors)
+	return is.Incidents == c.Incidents && is.Follow == c.Follow && is.Down == c.Down && is.Up == c.Up && is.LAN == c.LAN && slices.Equal(is.Reflectors, c.Reflectors)
+}
+
+// watches reports whether a line is to be watched: closely if the configuration says so, and
+// else by what it takes anyway to measure its delay, for as long as that is done.
+func (d *Daemon) watches(c config.WAN, already bool) bool {
+	switch {
+	case c.Incidents:
+		return true
+	case c.Untold:
+		return false
+	}
+	d.mu.Lock()
+	w := d.wans[keyOf(c.Router, c.Interface)]
+	d.mu.Unlock()
+	if w == nil || w.measured.Load() != nil || w.line.Load() != nil {
+		return w != nil
+	}
+	is, _ := w.snapshot()
+	return already && (is.State == supervise.Waiting || is.State == supervise.Failing || is.State == supervise.Busy)
 }
 
 // close ends the vigil, and what goes on.
@@ -110,10 +174,22 @@ func (v *vigil) second() {
 		}
 	}
 	v.hear()
+	w := v.wan()
+	held := false
+	if w != nil {
+		v.overhear(w.overheard.take())
+		is, _ := w.snapshot()
+		held = is.State == supervise.Held
+	}
+	if held { // a test fills the line, and is no fault of it
+		v.waiting = nil
+		return
+	}
 	s := incident.Second{At: at, Far: make([]incident.Answers, len(v.codecs)), CPU: -1}
-	v.read(&s)
+	v.read(&s, w)
 	v.waiting = append(v.waiting, s)
-	v.ask(now, at)
+	v.ask(now, at, w)
+	v.others = false
 	if len(v.waiting) > vigilWait {
 		for _, x := range v.judge.Take(v.waiting[0]) {
 			v.d.tellIncident(x)
@@ -127,8 +203,19 @@ func (v *vigil) second() {
 	}
 }
 
+// wan returns the loop of the line; nil if there is none.
+func (v *vigil) wan() *wan {
+	v.d.mu.Lock()
+	defer v.d.mu.Unlock()
+	return v.d.wans[keyOf(v.config.Router, v.config.Interface)]
+}
+
 // ask sends this second's questions.
-func (v *vigil) ask(now, second time.Time) {
+func (v *vigil) ask(now, second time.Time, w *wan) {
+	far, first := v.pace.Ask(v.judge, v.waiting, v.others, late(w))
+	if far < 0 && !first {
+		return
+	}
 	if v.socket == nil {
 		if now.Sub(v.tried) < vigilAgain && now.After(v.tried) {
 			return
@@ -146,26 +233,56 @@ func (v *vigil) ask(now, second time.Time) {
 		}
 		v.tell(nil)
 	}
-	if len(v.codecs) == 0 {
-		return
-	}
-	v.number++
-	if v.number%vigilFirst == 0 || v.judge.Suspects() || v.misses() {
+	if first {
 		v.send(second, -1)
 	}
-	v.send(second, int(v.number%int64(len(v.codecs))))
+	if far >= 0 {
+		v.send(second, far)
+	}
 }
 
-// misses reports whether a question of a second ago is not answered yet.
-func (v *vigil) misses() bool {
-	for _, s := range v.waiting[:len(v.waiting)-1] {
-		for _, a := range s.Far {
-			if a.Answered < a.Asked {
-				return true
-			}
+// late reports whether what measures a line's delay, by connections that pass too, sees
+// packets wait.
+func late(w *wan) bool {
+	if w == nil {
+		return false
+	}
+	for _, p := range []*pursuit{w.line.Load(), w.measured.Load()} {
+		if p != nil {
+			is := p.View()
+			return !is.Blind && max(is.Down.Delay, is.Up.Delay) > incident.DefaultLimit
 		}
 	}
 	return false
+}
+
+// overhear takes in what others asked, and what came of it.
+func (v *vigil) overhear(all []heard) {
+	for _, x := range all {
+		to := slices.IndexFunc(v.codecs, func(c path.Codec) bool { return c.Target == x.to })
+		v.others = v.others || to >= 0 && !x.first || !v.config.Incidents
+		if to < 0 && !x.first {
+			continue
+		}
+		second := v.d.clockAt(x.asked).Truncate(time.Second)
+		for k := range v.waiting {
+			s := &v.waiting[k]
+			if !s.At.Equal(second) {
+				continue
+			}
+			a := &s.First
+			if !x.first {
+				a = &s.Far[to]
+			}
+			if x.rtt == 0 {
+				a.Asked++
+			} else if a.Answered < a.Asked {
+				if a.Answered++; a.Answered == 1 || unit.Milliseconds(x.rtt) < a.RTT {
+					a.RTT = unit.Milliseconds(x.rtt)
+				}
+			}
+		}
+	}
 }
 
 // send sends one question. One that can't be sent is lost, as on the line.
@@ -201,8 +318,10 @@ func (v *vigil) hear() {
 					if !first {
 						a = &s.Far[i]
 					}
-					a.Answered++
-					a.RTT = unit.Milliseconds(at.Sub(q.at))
+					rtt := unit.Milliseconds(at.Sub(q.at))
+					if a.Answered++; a.Answered == 1 || rtt < a.RTT {
+						a.RTT = rtt
+					}
 				}
 			}
 		}
@@ -227,13 +346,10 @@ func (v *vigil) tell(err error) {
 }
 
 // read takes in what this machine knows itself: rates, counters, links, routes, processors.
-func (v *vigil) read(s *incident.Second) {
+func (v *vigil) read(s *incident.Second, w *wan) {
 	for i := range s.Way {
 		s.Way[i].Carried = -1
 	}
-	v.d.mu.Lock()
-	w := v.d.wans[keyOf(v.config.Router, v.config.Interface)]
-	v.d.mu.Unlock()
 	if w != nil {
 		is, _ := w.snapshot()
 		s.Route = uint32(is.Reroutes)

@@ -72,6 +72,7 @@ type wan struct {
 	decisions  decisions                    // of what follows the line
 	line       atomic.Pointer[pursuit]      // of its line; nil: it is not followed now. Only the loop changes it
 	measured   atomic.Pointer[pursuit]      // of a line whose rates are held; nil: its delay is not measured now. Only the loop changes it
+	overheard  overheard                    // of what measures it
 	anew       atomic.Bool                  // another follower is needed
 	scheduling atomic.Bool                  // the loop is to take in what the schedule says
 	unfollowed string                       // why it is not, as it was told last

@@ -70,6 +70,22 @@ func WithFirstHop(of []Target) []Target {
 	return of
 }
 
+// Few returns the first three reflectors, and the first hop: enough to tell how a line does
+// whose rates are held, and each is asked three times a minute.
+func Few(of []Target) (out []Target) {
+	const few = 3
+	echoes := 0
+	for _, t := range of {
+		if t.Kind == Echo {
+			echoes++
+		}
+		if t.Kind != Echo || echoes <= few {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
 // Configured returns targets for addresses that the user named. Who operates
 // them is not known: addresses of one network are taken for one operator's.
 func Configured(addrs []netip.Addr) []Target {

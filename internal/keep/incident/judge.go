@@ -43,17 +43,29 @@ type detector struct {
 	raise, most float64
 	wait        time.Duration // from its begin until it is told
 	begin, last time.Time     // of what spoke for it
+	well        time.Time     // the last time that something spoke against it
+	gap         float64       // seconds between two such times, usually
 	routed      bool          // of Path: the route or the address was another one
 	open        *finding
 }
 
-// take takes in a second's evidence.
+// take takes in a second's evidence. It began after the last time that all was well, half
+// of the usual time between two such times.
 func (d *detector) take(at time.Time, x float64) {
-	if x > 0 {
+	switch {
+	case x > 0:
 		if d.sum == 0 {
 			d.begin = at
+			if since := at.Sub(d.well); since <= time.Minute {
+				d.begin = d.well.Add((min(since, time.Duration(d.gap*float64(time.Second))) + time.Second) / 2).Round(time.Second)
+			}
 		}
 		d.last = at
+	case x < 0:
+		if gap := at.Sub(d.well).Seconds(); gap < 60 {
+			d.gap += (gap - d.gap) / 10
+		}
+		d.well = at
 	}
 	d.sum = min(max(d.sum+x, 0), d.most)
 }
@@ -84,6 +96,8 @@ type source struct {
 	minute  int64
 	usual   float64   // the least of them
 	recent  []float64 // rises of the last answers
+	times   []time.Time
+	varies  float64 // the usual rise
 	rise    float64
 	at      time.Time // of the last answer
 	answers int
@@ -119,8 +133,10 @@ func (s *source) take(at time.Time, a Answers, frozen bool) {
 	}
 	s.answers++
 	s.at, s.rise = at, max(rtt-s.usual, 0)
-	if s.recent = append(s.recent, s.rise); len(s.recent) > riseAnswers {
-		s.recent = slices.Delete(s.recent, 0, 1)
+	const slowly = 50 // answers
+	s.varies += (s.rise - s.varies) / slowly
+	if s.recent, s.times = append(s.recent, s.rise), append(s.times, at); len(s.recent) > riseAnswers {
+		s.recent, s.times = slices.Delete(s.recent, 0, 1), slices.Delete(s.times, 0, 1)
 	}
 }
 
@@ -143,21 +159,11 @@ func New(p Params) *Judge {
 	}
 	j.lan = [2]detector{{kind: Outage, part: Home, raise: 3, most: 5, wait: 10 * time.Second}, {kind: Loss, part: Home, raise: 10, most: 30, wait: 30 * time.Second}}
 	for i := range j.far {
-		j.far[i].one = detector{kind: Loss, part: Far, raise: 12, most: 18, wait: time.Minute}
+		j.far[i].one = detector{kind: Loss, part: Far, raise: 15, most: 20, wait: time.Minute}
 		j.all = append(j.all, &j.far[i].one)
 	}
 	j.all = append(j.all, &j.lan[0], &j.lan[1])
 	return j
-}
-
-// Suspects reports whether something may be wrong now, so that asking more often is worth it.
-func (j *Judge) Suspects() bool {
-	for i := range j.wan {
-		if j.wan[i].sum > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // Take takes in the next second, and returns the incidents that are new or have changed:
@@ -345,7 +351,7 @@ func (j *Judge) weighPath(d *detector, s Second, first float64) {
 		return
 	}
 	shifted := first >= 0 && first < 5
-	n := 0
+	n, since := 0, s.At
 	for i := range j.far {
 		f := &j.far[i]
 		if f.one.open != nil {
@@ -355,6 +361,9 @@ func (j *Judge) weighPath(d *detector, s Second, first float64) {
 		if len(f.recent) < riseAnswers || s.At.Sub(f.at) > window/6 {
 			shifted = false
 			break
+		}
+		if since.After(f.times[0]) {
+			since = f.times[0]
 		}
 		least, sum := math.Inf(1), 0.0
 		for _, r := range f.recent {
@@ -366,7 +375,7 @@ func (j *Judge) weighPath(d *detector, s Second, first float64) {
 	case shifted && n > 1 && d.sum == 0:
 		d.take(s.At, 1)
 		d.routed = false
-		d.begin = s.At.Add(-window + time.Second)
+		d.begin = since
 	case shifted && n > 1:
 		d.take(s.At, 1)
 	default:

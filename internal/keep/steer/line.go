@@ -16,6 +16,9 @@ func Follow(c Config) (*Follower, error) {
 	four := hasIPv4(c.Device)
 	c.Moved = func() bool { return len(c.Reflectors) == 0 && hasIPv4(c.Device) != four }
 	c.Targets = Targets(c.Device, c.Reflectors)
+	if c.heard != nil {
+		c.Targets = delay.Few(c.Targets)
+	}
 	if c.Echo != nil {
 		c.Targets = append(c.Targets, delay.Target{Operator: c.Server, Kind: delay.Native})
 	}

@@ -70,6 +70,9 @@ type Config struct {
 	Set func(ctx context.Context, rates [2]unit.Rate) error
 	// Decided is told of each change that was made; nil: nobody.
 	Decided func(follow.Why)
+	// Asked is told of each question, and Heard of each answer; nil: nobody.
+	Asked func(at unit.Instant, to delay.Target)
+	Heard func(delay.Sample)
 	// Again asks for another follower, soon: what this one was made for is no longer so.
 	Again func()
 	// Tell is given what went wrong, and what was right again; nil: nobody.
@@ -238,8 +241,22 @@ type sources struct {
 	f *Follower
 }
 
+// Ask implements follow.Sources.
+func (s sources) Ask(now unit.Instant, target int) error {
+	if tell := s.f.config.Asked; tell != nil {
+		tell(now, s.f.config.Targets[target])
+	}
+	return s.Gauge.Ask(now, target)
+}
+
 // Read implements follow.Sources.
 func (s sources) Read(now unit.Instant, receive func(delay.Sample)) error {
+	if tell, to := s.f.config.Heard, receive; tell != nil {
+		receive = func(x delay.Sample) {
+			tell(x)
+			to(x)
+		}
+	}
 	h := s.f.config.heard
 	if h == nil {
 		return s.Gauge.Read(now, receive)
