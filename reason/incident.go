@@ -28,6 +28,8 @@ const (
 	BlameFirstHop  Code = "blame_first_hop"  // was affected too
 	BlameBeyond    Code = "blame_beyond"     // the first hop was not affected
 	BlameOneFar    Code = "blame_one_far"    // the others were not
+	BlameHop       Code = "blame_hop"        // a router on the way was not affected
+	BlameFarHop    Code = "blame_far_hop"    // one in the far end's own network was not
 	BlameUnknown   Code = "blame_unknown"    //
 )
 
@@ -59,6 +61,8 @@ func englishIncidents() map[Code]string {
 		BlameRoute:     "it happened in this router's own table of routes and addresses",
 		BlameFirstHop:  "the provider's first router was affected as well: {answered:d} of {asked:d} answers, {first_rise_ms:ms} more delay (far ends: {far_rise_ms:ms})",
 		BlameBeyond:    "the provider's first router was well meanwhile: {answered:d} of {asked:d} answers, {first_rise_ms:ms} more delay; the trouble is beyond it",
+		BlameHop:       "a router on the way answered as usual meanwhile, {address:s} (hop {hop:d}): {answered:d} of {asked:d} answers; the trouble is beyond it",
+		BlameFarHop:    "a router in the far end's own network answered as usual meanwhile, {address:s} (hop {hop:d}): {answered:d} of {asked:d} answers; the trouble is beyond it",
 		BlameOneFar:    "other far ends answered as usual",
 		BlameUnknown:   "what was seen does not tell the parts apart",
 	}
@@ -92,6 +96,8 @@ func germanIncidents() map[Code]string {
 		BlameRoute:     "es geschah in der Tabelle der Routen und Adressen dieses Routers selbst",
 		BlameFirstHop:  "auch der erste Router des Anbieters war betroffen: {answered:d} von {asked:d} Antworten, {first_rise_ms:ms} mehr Verzögerung (ferne Ziele: {far_rise_ms:ms})",
 		BlameBeyond:    "der erste Router des Anbieters war dabei in Ordnung: {answered:d} von {asked:d} Antworten, {first_rise_ms:ms} mehr Verzögerung; die Störung liegt dahinter",
+		BlameHop:       "ein Router auf dem Weg antwortete dabei wie sonst, {address:s} (Hop {hop:d}): {answered:d} von {asked:d} Antworten; die Störung liegt dahinter",
+		BlameFarHop:    "ein Router im Netz des fernen Ziels selbst antwortete dabei wie sonst, {address:s} (Hop {hop:d}): {answered:d} von {asked:d} Antworten; die Störung liegt dahinter",
 		BlameOneFar:    "andere ferne Ziele antworteten wie sonst",
 		BlameUnknown:   "was zu sehen war, unterscheidet die Teile nicht",
 	}

@@ -51,7 +51,22 @@ type vigil struct {
 	lan     [2]uint64 // packets and errors, a second ago
 	pace    incident.Pace
 	others  bool // somebody else has asked since the last second
+	walk    walk
 }
+
+// A walk asks routers on the way to the first far end, once in an incident whose part is not
+// sure.
+type walk struct {
+	of    string // ID of the incident
+	hops  []incident.Hop
+	until time.Time // by then they have been asked and may have answered; zero: it is over
+}
+
+// Of a walk.
+const (
+	walkHops   = 12 // at most, from the second
+	walkRounds = 3  // one a second
+)
 
 // overheard are the questions and answers of what measures a WAN's delay, until its vigil
 // takes them in. With no vigil they are forgotten.
@@ -98,6 +113,7 @@ type question struct {
 	at     unit.Instant
 	second time.Time
 	to     int // of codecs; -1: the first hop
+	hop    int // of a walk; 0: none
 }
 
 // newVigil begins to watch a line.
@@ -190,9 +206,14 @@ func (v *vigil) second() {
 	v.waiting = append(v.waiting, s)
 	v.ask(now, at, w)
 	v.others = false
+	v.walks(at)
 	if len(v.waiting) > vigilWait {
 		for _, x := range v.judge.Take(v.waiting[0]) {
 			v.d.tellIncident(x)
+			unsure := x.Part == incident.Unsure || x.Part == incident.Provider && len(v.codecs) == 1
+			if unsure && !x.Over() && v.walk.of != x.ID {
+				v.walk = walk{of: x.ID, hops: make([]incident.Hop, walkHops), until: at.Add((walkRounds + vigilWait) * time.Second)}
+			}
 		}
 		v.waiting = v.waiting[1:]
 		for seq, q := range v.asked {
@@ -238,6 +259,26 @@ func (v *vigil) ask(now, second time.Time, w *wan) {
 	}
 	if far >= 0 {
 		v.send(second, far)
+	}
+}
+
+// walks asks the routers on the way, and tells the judge what became of it.
+func (v *vigil) walks(second time.Time) {
+	w := &v.walk
+	switch left := w.until.Sub(second); {
+	case w.until.IsZero() || v.socket == nil:
+	case left <= 0:
+		w.until = time.Time{}
+		v.judge.Walked(slices.DeleteFunc(w.hops, func(h incident.Hop) bool { return h.Answered == 0 }))
+	case left > vigilWait*time.Second:
+		c := &v.codecs[0]
+		for i := range w.hops {
+			w.hops[i].Hop = i + 2
+			w.hops[i].Asked++
+			v.seq = (v.seq + 1) % path.SeqSpace
+			v.asked[v.seq] = question{v.clock.Now(), second, 0, i + 2}
+			_ = v.socket.Send(c.Target, i+2, c.Append(nil, v.seq))
+		}
 	}
 }
 
@@ -293,9 +334,19 @@ func (v *vigil) send(second time.Time, to int) {
 		c, hops, a = &v.codecs[to], 0, &s.Far[to]
 	}
 	v.seq = (v.seq + 1) % path.SeqSpace
-	v.asked[v.seq] = question{v.clock.Now(), second, to}
+	v.asked[v.seq] = question{v.clock.Now(), second, to, 0}
 	a.Asked++
 	_ = v.socket.Send(c.Target, hops, c.Append(nil, v.seq))
+}
+
+// near reports whether two addresses are of one network, as far as addresses tell.
+func near(a, b netip.Addr) bool {
+	bits := 16
+	if a.Is6() {
+		bits = 32
+	}
+	p, err := a.Prefix(bits)
+	return err == nil && p.Contains(b)
 }
 
 // hear files the answers that have come.
@@ -307,6 +358,17 @@ func (v *vigil) hear() {
 		for i := range v.codecs {
 			r, ok := v.codecs[i].Parse(path.Heard{Form: path.Message, From: from, Data: b})
 			q, open := v.asked[r.Seq]
+			if ok && open && q.hop > 0 {
+				if delete(v.asked, r.Seq); r.Kind == path.Exceeded && len(v.walk.hops) > q.hop-2 {
+					h := &v.walk.hops[q.hop-2]
+					rtt := unit.Milliseconds(at.Sub(q.at))
+					if h.Answered++; h.Answered == 1 || rtt < h.RTT {
+						h.RTT = rtt
+					}
+					h.Address, h.Near = from.String(), near(from, v.codecs[0].Target)
+				}
+				continue
+			}
 			first := q.to < 0 && r.Kind == path.Exceeded
 			if !ok || !open || !first && (q.to != i || r.Kind != path.Arrived) {
 				continue

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"net/netip"
@@ -25,7 +26,8 @@ type internet struct {
 	mu      sync.Mutex
 	first   bool
 	beyond  bool
-	hostile bool // answers with what nobody asked
+	hostile bool           // answers with what nobody asked
+	way     map[int]string // routers that answer where a hop limit ends; nil: the first alone
 	sent    int
 	back    []reply
 }
@@ -44,11 +46,12 @@ func (n *internet) Send(to netip.Addr, hops int, b []byte) error {
 	switch {
 	case n.hostile:
 		n.back = append(n.back, reply{at, netip.MustParseAddr("203.0.113.66"), []byte{0, 0, 0, 0, 1, 2, 3, 4}}, reply{at, to, nil})
-	case hops == 1 && n.first:
+	case n.way[hops] != "" || n.way == nil && hops == 1 && n.first:
 		ip := append([]byte{0x45, 19: 0}, b...)
 		ip[9] = 1
 		copy(ip[16:], to.AsSlice())
-		n.back = append(n.back, reply{at, netip.MustParseAddr("198.51.100.1"), sum(append([]byte{11, 7: 0}, ip...))})
+		router := netip.MustParseAddr(cmp.Or(n.way[hops], "198.51.100.1"))
+		n.back = append(n.back, reply{at, router, sum(append([]byte{11, 7: 0}, ip...))})
 	case hops == 0 && n.first && n.beyond:
 		echo := bytes.Clone(b)
 		echo[0], echo[2], echo[3] = 0, 0, 0
@@ -197,4 +200,55 @@ func TestHostileAnswers(t *testing.T) {
 			t.Errorf("%+v, %v\n%s", got, err, &log)
 		}
 	})
+}
+
+// Where the provider's first router does not answer, or there is one far end alone, a walk at
+// the incident's beginning decides: by the furthest router that is well. It is made once.
+func TestWalk(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		far  []netip.Addr
+		way  map[int]string
+		part incident.Part
+	}{
+		{"a router of the provider", nil, map[int]string{3: "203.0.113.9"}, incident.Provider},
+		{"no router answers", nil, map[int]string{}, incident.Unsure},
+		{"a router beside the only far end", []netip.Addr{netip.MustParseAddr("192.0.2.7")}, map[int]string{1: "198.51.100.1", 2: "203.0.113.9", 5: "192.0.2.1"}, incident.Far},
+		{"none beside the only far end", []netip.Addr{netip.MustParseAddr("192.0.2.7")}, map[int]string{1: "198.51.100.1", 2: "203.0.113.9"}, incident.Provider},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				net := &internet{first: true, beyond: true, way: c.way}
+				var log bytes.Buffer
+				line := config.WAN{Interface: "none0", Incidents: true, Down: 50e6, Up: 10e6, Reflectors: c.far}
+				d, err := newDaemon(Options{Log: &log, Getenv: func(string) string { return "" }, Memory: t.TempDir() + "/memory",
+					Reflect: func(c *netio.Clock, _ string) (netio.ReflectorSocket, error) { net.clock = c; return net, nil }}, config.Config{WANs: []config.WAN{line}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				d.loops.Go(func() { d.watchLines(ctx) })
+				time.Sleep(5 * time.Minute)
+				net.set(true, false)
+				before := net.count()
+				time.Sleep(2 * time.Minute)
+				asked := net.count() - before
+				got, err := (&Caller{d: d}).Incidents(t.Context(), Name{}, IncidentsParams{})
+				if err != nil || len(got.Incidents) != 1 || got.Incidents[0].Part != c.part {
+					t.Errorf("%+v, %v\n%s", got.Incidents, err, &log)
+				}
+				if most := 2*121 + walkRounds*walkHops; asked > most {
+					t.Errorf("%d questions, more than %d", asked, most)
+				}
+				cancel()
+				d.loops.Wait()
+			})
+		})
+	}
+}
+
+func (n *internet) count() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.sent
 }

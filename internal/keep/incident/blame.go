@@ -1,6 +1,7 @@
 package incident
 
 import (
+	"slices"
 	"time"
 
 	"unbloat/reason"
@@ -63,7 +64,32 @@ func (f *finding) judged(j *Judge, d *detector, now time.Time) Incident {
 		x.What = reason.Of(reason.IncidentBloat, "rise_ms", g.FarRise.Ms(), "most_ms", g.FarMost.Ms())
 	}
 	x.Part, x.Why = f.blame(j, d, x)
+	if x.Part == Unsure || x.Part == Provider && len(j.far) == 1 {
+		f.walked(j, &x)
+	}
 	return x
+}
+
+// walked decides by the routers on the way, where the first is not known or there is but one
+// far end: the furthest that was well, and whose network it is in.
+func (f *finding) walked(j *Judge, x *Incident) {
+	for _, h := range slices.Backward(f.walk) {
+		well := 3*h.Answered >= 2*h.Asked && h.Answered > 0
+		if d := h.RTT.Ms() - j.far[0].usual; x.Kind == Bloat || x.Kind == Slow || x.Kind == Path {
+			well = well && x.Figures.FarRise > 0 && d < x.Figures.FarRise.Ms()/2
+		}
+		if !well {
+			continue
+		}
+		part, code := Provider, reason.BlameHop
+		if h.Near {
+			part, code = Far, reason.BlameFarHop
+		}
+		if x.Part != part {
+			x.Part, x.Why = part, reason.Of(code, "address", h.Address, "hop", h.Hop, "asked", h.Asked, "answered", h.Answered)
+		}
+		return
+	}
 }
 
 // busyCPU is a share of the processors' time from which probes are late by themselves.

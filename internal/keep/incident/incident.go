@@ -78,6 +78,15 @@ type Answers struct {
 	RTT             unit.Milliseconds // of the quickest that was answered
 }
 
+// A Hop is a router on the way to the first far end, beyond the provider's first, and what
+// became of questions that ended there.
+type Hop struct {
+	Hop     int
+	Address string
+	Near    bool // it is in the far end's own network
+	Answers
+}
+
 // A Port is one of the router's interfaces.
 type Port struct {
 	Known   bool

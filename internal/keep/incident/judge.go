@@ -88,6 +88,7 @@ type finding struct {
 	lanLost uint64
 	wanDown int // seconds without a link
 	byFar   [][2]int
+	walk    []Hop
 }
 
 // A source is a far end or the first hop, and its usual round trip.
@@ -538,7 +539,7 @@ func (j *Judge) tell(d *detector, now time.Time) (Incident, bool) {
 				f.Samples = append(f.Samples, s)
 			}
 		}
-	} else if f.told && f.said != "" && f.seconds%60 != 0 && !(f.unsure && f.seconds < 60) {
+	} else if f.told && f.said != "" && f.seconds%60 != 0 && !(f.unsure && f.seconds < 90) {
 		return Incident{}, false
 	}
 	x := f.judged(j, d, now)
@@ -564,6 +565,15 @@ func (j *Judge) Close(now time.Time) (out []Incident) {
 		}
 	}
 	return out
+}
+
+// Walked takes in what routers on the way answered soon after an incident had begun.
+func (j *Judge) Walked(hops []Hop) {
+	for i := range j.wan {
+		if f := j.wan[i].open; f != nil {
+			f.walk, f.unsure = hops, true
+		}
+	}
 }
 
 // median returns the median of values; below 0 if there are none.
