@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"io"
 	"net/netip"
 	"strings"
 	"sync"
@@ -13,7 +14,10 @@ import (
 	"time"
 
 	"unbloat/internal/keep/config"
+	"unbloat/internal/keep/delay"
 	"unbloat/internal/keep/incident"
+	"unbloat/internal/keep/steer"
+	"unbloat/internal/keep/supervise"
 	"unbloat/internal/measure/netio"
 	"unbloat/unit"
 )
@@ -251,4 +255,83 @@ func (n *internet) count() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.sent
+}
+
+// quiet is a follower that is asked for nothing but what it sees.
+type quiet struct{ Follower }
+
+func (quiet) View() steer.View { return steer.View{} }
+
+// Where a line's delay is measured it is judged by that: no question is added while all is
+// well, and one each second from when something is wrong. `incidents = false` ends it, and
+// where nothing is measured nothing is asked.
+func TestIncidentsByWhatIsAskedAnyway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := &internet{first: true, beyond: true}
+		line := config.WAN{Interface: "none0", Down: 50e6, Up: 10e6}
+		d, err := newDaemon(Options{Log: io.Discard, Getenv: func(string) string { return "" }, Memory: t.TempDir() + "/memory",
+			Reflect: func(c *netio.Clock, _ string) (netio.ReflectorSocket, error) { net.clock = c; return net, nil }}, config.Config{WANs: []config.WAN{line}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &wan{d: d, key: "none0", name: "none0", config: line, supervisor: supervise.New(time.Now(), time.Minute, false, false)}
+		d.wans["none0"] = w
+		ctx, cancel := context.WithCancel(t.Context())
+		d.loops.Go(func() { d.watchLines(ctx) })
+		time.Sleep(time.Minute)
+		if n := net.count(); n > 0 {
+			t.Fatalf("%d questions were sent of a line that is not measured", n)
+		}
+		w.measured.Store(&pursuit{Follower: quiet{}})
+		d.loops.Go(func() { // what measures it
+			targets := delay.Few(steer.Targets("none0", nil))
+			_, apart := delay.Pace(targets)
+			tick := time.NewTicker(apart)
+			defer tick.Stop()
+			for i := 0; ; i++ {
+				select {
+				case <-ctx.Done():
+					return
+				case <-tick.C:
+				}
+				to := targets[i%len(targets)]
+				at := d.instant(d.now())
+				w.overheard.ask(at, to)
+				net.mu.Lock()
+				answers := net.first && (net.beyond || to.Kind == delay.FirstHop)
+				net.mu.Unlock()
+				if rtt := 20 * time.Millisecond; answers {
+					w.overheard.hear(delay.Sample{At: at.Add(rtt), Kind: to.Kind, Source: to.Addr, RTT: rtt})
+				}
+			}
+		})
+		time.Sleep(15 * time.Minute)
+		if n := net.count(); n > 5 { // until it has begun
+			t.Errorf("%d questions were added", n)
+		}
+		broken, before := time.Now(), net.count()
+		net.set(true, false)
+		time.Sleep(time.Minute)
+		got, err := (&Caller{d: d}).Incidents(ctx, Name{}, IncidentsParams{})
+		if err != nil || len(got.Incidents) != 1 || got.Incidents[0].Part != incident.Provider || got.Incidents[0].Begin.Sub(broken).Abs() > 5*time.Second {
+			t.Errorf("%+v, %v", got.Incidents, err)
+		}
+		if n := net.count() - before; n < 80 {
+			t.Errorf("%d questions in a minute of trouble", n)
+		}
+		net.set(true, true)
+		time.Sleep(5 * time.Minute)
+		d.mu.Lock()
+		d.config.WANs[0].Untold = true
+		d.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		before = net.count()
+		net.set(false, false)
+		time.Sleep(time.Minute)
+		if n := net.count() - before; n > 0 {
+			t.Errorf("%d questions were sent with incidents = false", n)
+		}
+		cancel()
+		d.loops.Wait()
+	})
 }

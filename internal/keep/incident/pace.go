@@ -79,10 +79,10 @@ func (j *Judge) holds() bool {
 }
 
 // doubts reports whether what the newest seconds tell is unusual: a question to a far end
-// without an answer, a late one, a busy processor, or another route.
+// without an answer, a late one, or another route.
 func (j *Judge) doubts(open []Second) bool {
 	n := len(open)
-	if s := open[n-1]; s.CPU >= busyCPU || j.began && s.Route != j.route {
+	if j.began && open[n-1].Route != j.route {
 		return true
 	}
 	for _, s := range open[:n-1] {
