@@ -52,6 +52,7 @@ func englishPlan() map[Code]string {
 		SideDummynet:           "dummynet shapes what comes in on the WAN itself",
 		SideFlowTable:          "what goes through an ifb does not take the short way of a flow table",
 		FlowTable:              "established connections take a short way through the kernel, in software: less work for a weak core, and the queues see them all the same",
+		HardLimits:             "what these machines carry above their limits is dropped, as asked for",
 		FlowTableGives:         "the flow table gives up classes by behaviour: the queues still keep flows and machines apart, and small packets still go first in the upload, but no flow earns a class; firewall rules and counters see a connection's first packets alone; what the router itself downloads, and what goes to other interfaces than {lan:name} (a second LAN, a guest network, Wi-Fi outside the bridge), is not shaped",
 		ClassesPast:            "connections in the flow table go past the rules that would give them a class",
 		DeviceIFB:              "{causes}: the WAN's ingress is redirected to this ifb, so what the router itself downloads is shaped too",

@@ -62,6 +62,7 @@ const (
 	SideFlowTable  Code = "side_flow_table"
 	FlowTable      Code = "flow_table"
 	FlowTableGives Code = "flow_table_gives"
+	HardLimits     Code = "hard_limits"
 	ClassesPast    Code = "classes_past"
 	SideDummynet   Code = "side_dummynet"
 	DeviceIFB      Code = "device_ifb"

@@ -305,7 +305,7 @@ func TestLuCI(t *testing.T) {
 	t.Cleanup(server.Close)
 	type found struct {
 		Errors, Spills, Faint, Unnamed, Before, Kept, Notes, Entered                                    []string
-		Listen, Title, Refused, Trial, Tried, Undone, Settings, Denied, Still, Stopped, Measured, Ended string
+		Listen, Title, Refused, Trial, Tried, Undone, Settings, Denied, Still, Stopped, Measured, Ended, Hour string
 	}
 	visit := func(options map[string]any) (f found) {
 		t.Helper()
@@ -336,6 +336,9 @@ func TestLuCI(t *testing.T) {
 	f := visit(map[string]any{"width": 1280, "height": 900, "language": "en-US"})
 	if f.Kept[0] != f.Tried || f.Kept[1] != "40.5 Mbit/s" || !strings.Contains(f.Trial, "This is a trial. It is undone in") || !strings.Contains(f.Stopped, "The service is not running.") || f.Settings != "9 Mbit/s" || f.Measured != "Grade A." || f.Ended != "It was stopped." {
 		t.Errorf("%+v", f)
+	}
+	if !strings.Contains(f.Hour, "It is off: the line is not shaped. It is on again by itself at ") {
+		t.Errorf("off for an hour: %q", f.Hour)
 	}
 	if !strings.Contains(f.Denied, "Access denied") || f.Still != "The line is shaped." {
 		t.Errorf("a viewer is told %q, and the line is %q", f.Denied, f.Still)

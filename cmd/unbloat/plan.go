@@ -103,6 +103,11 @@ func (f *planFlags) registerPreferences(fs *pflag.FlagSet) {
 	fs.StringVar((*string)(&w.AQM), "aqm", "", "cake, fq_codel, fifo or sfq (default: the best that the platform has)")
 	fs.StringVar((*string)(&w.Side), "side", "", "where the download is shaped: ifb (on the WAN), lan, or in (dummynet)")
 	fs.BoolVar(&w.FlowTable, "flow-table", false, "Linux: shape at the LAN (--side lan), and carry established connections by a flow table: for weak routers, without classes")
+	fs.Func("hard-limit", "what a `MACHINE` may carry at most, as \"192.168.1.7 5 Mbit/s\" or \"192.168.1.7 20 Mbit/s / 2 Mbit/s\" (again for each)", func(text string) error {
+		l, err := plan.ParseHardLimit(text)
+		w.Limits = append(w.Limits, l)
+		return err
+	})
 	fs.StringVar((*string)(&w.Style), "style", "", "article: as the platform's article does it, with the differences explained")
 	fs.StringVar((*string)(&w.Only), "only", "", "shape one direction: down or up")
 	preferenceFlag(fs, &w.Down, "shape-down", "hold the download to this rate or share")

@@ -36,6 +36,9 @@ const (
 	rpcdStop   = "stop"   // → daemon.RunStatus: ends the newest of these
 	rpcdEnter  = "enter"  // → rpcdPage: into the router's page, for whoever may change things
 	rpcdLook   = "look"   // → rpcdPage: the same, for whoever may look
+	rpcdWhile  = "while"  // rpcdArgs → daemon.While: an hour without shaping, or with a machine first
+
+	rpcdIncidents = "incidents" // rpcdArgs → rpcdWrong
 )
 
 // rpcdPassed are methods of the daemon's socket.
@@ -51,6 +54,26 @@ type rpcdArgs struct {
 	Down    string  `json:"down,omitempty"`    // what the line carries, as in "50 Mbit/s"
 	Up      string  `json:"up,omitempty"`      // the same
 	Seconds float64 `json:"seconds,omitempty"` // until the change is undone
+	Do      string  `json:"do,omitempty"`      // of while: off or first
+	Machine string  `json:"machine,omitempty"` // of first
+}
+
+// rpcdWrong is what went wrong within a week, the newest first.
+type rpcdWrong struct {
+	Watched   bool           `json:"watched"`
+	Incidents []rpcdIncident `json:"incidents"`
+}
+
+// rpcdIncident is an incident in the words of a language.
+type rpcdIncident struct {
+	WAN      string    `json:"wan"`
+	Begin    time.Time `json:"begin"`
+	Seconds  float64   `json:"seconds"`
+	Over     bool      `json:"over"`
+	Kind     string    `json:"kind"`
+	Part     string    `json:"part"`
+	Severity string    `json:"severity"`
+	Text     string    `json:"text"`
 }
 
 // rpcdState is how all is, for a page.
@@ -130,6 +153,9 @@ func rpcdMethods() map[string]map[string]any {
 		rpcdStop:   {},
 		rpcdEnter:  {},
 		rpcdLook:   {},
+		rpcdWhile:  {"wan": "", "router": "", "do": "", "machine": "", "seconds": 3600},
+
+		rpcdIncidents: {"lang": ""},
 	}
 	for _, m := range rpcdPassed() {
 		out[m] = where
@@ -168,6 +194,10 @@ func (f *daemonFlags) rpcd(ctx context.Context, method string, in io.Reader) (an
 		return f.rpcdPage(ctx, a, daemon.EnterAdmin)
 	case method == rpcdLook:
 		return f.rpcdPage(ctx, a, daemon.EnterViewer)
+	case method == rpcdWhile:
+		return f.rpcdAsk(ctx, daemon.MethodWhile, a, daemon.WhileParams{Do: a.Do, Machine: a.Machine, Seconds: a.Seconds})
+	case method == rpcdIncidents:
+		return f.rpcdIncidents(ctx, a)
 	case method == rpcdStop:
 		return f.rpcdAsk(ctx, daemon.MethodRun, a, daemon.RunParams{Stop: true})
 	case slices.Contains(rpcdPassed(), method):
@@ -185,6 +215,28 @@ func (f *daemonFlags) rpcdAsk(ctx context.Context, method string, a rpcdArgs, pa
 	defer c.Close()
 	var out json.RawMessage
 	return out, c.Call(ctx, method, a.Router, a.WAN, params, &out)
+}
+
+// rpcdIncidents tells what went wrong lately.
+func (f *daemonFlags) rpcdIncidents(ctx context.Context, a rpcdArgs) (*rpcdWrong, error) {
+	const span, most = 7 * 24 * time.Hour, 20
+	now := time.Now()
+	text, err := f.rpcdAsk(ctx, daemon.MethodIncidents, rpcdArgs{}, daemon.IncidentsParams{From: now.Add(-span).UTC().Format(time.RFC3339)})
+	if err != nil {
+		return nil, err
+	}
+	var all daemon.Incidents
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, err
+	}
+	out := &rpcdWrong{Watched: len(all.Watched) > 0, Incidents: []rpcdIncident{}}
+	l := reason.Choose(a.Lang)
+	for _, x := range slices.Backward(all.Incidents[max(0, len(all.Incidents)-most):]) {
+		name := func(what, is string) string { return l.Name(what + " " + is) }
+		out.Incidents = append(out.Incidents, rpcdIncident{x.WAN, x.Begin, x.Lasted(now).Seconds(), x.Over(), name("kind", string(x.Kind)), name("part", string(x.Part)), name("severity", string(x.Severity)),
+			x.What.Text(l, reason.Page) + " (" + x.Why.Text(l, reason.Page) + ")"})
+	}
+	return out, nil
 }
 
 // rpcdPage returns the way into the router's page, without the token, which would set

@@ -107,6 +107,16 @@ try {
     await look("off");
     await press("Turn on", "Einschalten");
     await page.waitForFunction((want) => document.querySelector("p[role=status]").textContent === want, say("The line is shaped.", "Die Leitung wird begrenzt."));
+
+    // For an hour: off, and back by hand; a machine first.
+    await press("Off for an hour", "Eine Stunde aus");
+    await page.waitForFunction((want) => document.querySelector("p[role=status]").textContent.includes(want), say("It is on again by itself at", "geht es von selbst wieder an"));
+    found.hour = await state.innerText();
+    await look("hour");
+    await press("Turn on", "Einschalten");
+    await page.waitForFunction((want) => document.querySelector("p[role=status]").textContent === want, say("The line is shaped.", "Die Leitung wird begrenzt."));
+    await page.getByLabel(say("This machine first, for an hour", "Dieses Gerät zuerst, für eine Stunde"), { exact: true }).fill("192.168.1.20");
+    await press("First for an hour", "Eine Stunde zuerst");
     found.notes = await page.locator("#notes .alert-message").allInnerTexts();
 
     // Who may only look changes nothing, and is told so.

@@ -117,6 +117,7 @@ func (m *maker) make(down, up unit.Rate) (Plan, error) {
 		m.because("flow_table", symbol(m.facts.LAN+", "+m.facts.WAN), say(reason.FlowTable))
 		m.warning(say(reason.FlowTableGives, "lan", m.facts.LAN))
 	}
+	m.limits()
 	m.warnOfSFQ()
 	m.warnOfWork()
 	return m.plan, m.plan.Validate(m.lang)

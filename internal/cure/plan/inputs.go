@@ -222,6 +222,8 @@ type Preferences struct {
 	// FlowTable has the kernel carry established connections past most of its work on
 	// packets (nftables' flow table, in software): less work for a weak router, and no classes.
 	FlowTable bool `json:"flow_table,omitempty"`
+	// Limits are what single machines may carry at most.
+	Limits []HardLimit `json:"limits,omitempty"`
 }
 
 // A RatePreference is a rate, or a fraction of the measured rate. The zero value

@@ -37,6 +37,7 @@ type Language struct {
 	HTB            bool          // the shaper is Linux's HTB: burst, class quantum, offloads
 	PacketRules    bool          // a filter can put single packets into a tin of CAKE
 	FlowTable      bool          // established connections can take a short way through the kernel that shapers still see
+	HardLimits     bool          // a single machine can have a limit of its own
 	Classes        bool          // flows can be classified by their behaviour
 	BPF            bool          // a BPF program on the shaper can classify them
 	BPFOmitted     bool          // but this build has none

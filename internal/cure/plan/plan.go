@@ -56,6 +56,8 @@ type Plan struct {
 	// FlowTable names the devices between which established connections take the short
 	// way through the kernel; nil: none.
 	FlowTable []string `json:"flow_table,omitempty"`
+	// Limits are what single machines may carry at most.
+	Limits []HardLimit `json:"limits,omitempty"`
 	// Control says that ICMP, ICMPv6 and DHCP (IPv6's neighbour discovery and router
 	// advertisements among them) pass before the rules of the shaper.
 	Control  bool            `json:"control,omitempty"`

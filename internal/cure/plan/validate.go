@@ -76,6 +76,7 @@ func (p Plan) Validate(lang *Language) error {
 	case p.Down != nil && p.Down.IngressOf != "":
 		errs = append(errs, fieldError("flow_table", "what goes through an ifb does not take the short way; shape the download at the LAN (--side lan)"))
 	}
+	errs = append(errs, p.checkLimits(lang)...)
 	errs = append(errs, p.agrees(lang), p.Classes.validate(p),
 		p.Down.validate(DirectionDown, p.DownBps, lang),
 		p.Up.validate(DirectionUp, p.UpBps, lang))

@@ -77,6 +77,8 @@ type WAN struct {
 	Classes   string       // on, off or the path of a class file; "": by the plan
 	First     []netip.Addr // machines of the home whose traffic goes first
 	Last      []netip.Addr // machines of the home that get what the others leave
+	OwnRules  []string     // as classify.ParseRule reads them
+	Limits    []string     // as plan.ParseHardLimit reads them
 	AQM       plan.AQM
 	Side      plan.Side
 	LinkLayer plan.LinkLayer
@@ -157,6 +159,10 @@ func (w WAN) Preferences() plan.Preferences {
 		p.Classes.Use = w.Classes
 	}
 	p.Classes.Rules = w.MachineRules()
+	for _, text := range w.Limits {
+		l, _ := plan.ParseHardLimit(text) // it was read before
+		p.Limits = append(p.Limits, l)
+	}
 	switch hasDown, hasUp := w.Down != 0 || !w.ShapeDown.IsZero(), w.Up != 0 || !w.ShapeUp.IsZero(); {
 	case hasDown && !hasUp:
 		p.Only = plan.DirectionDown
@@ -240,6 +246,8 @@ type wanTable struct {
 	Classes    string   `toml:"classes"`
 	First      []string `toml:"first"`
 	Last       []string `toml:"last"`
+	Rules      []string `toml:"rules"`
+	Limits     []string `toml:"limits"`
 	AQM        string   `toml:"aqm"`
 	Side       string   `toml:"side"`
 	LinkLayer  string   `toml:"link_layer"`
@@ -256,7 +264,7 @@ func topKeys() []string {
 
 func wanKeys() []string {
 	return []string{"interface", "lan", "down", "up", "shape_down", "shape_up", "follow", "watch", "least_down", "most_down", "least_up", "most_up",
-		"incidents", "reflectors", "learn", "decisions", "router", "platform", "classes", "first", "last", "aqm", "side", "classifier", "link_layer", "overhead", "framing", "goal"}
+		"incidents", "reflectors", "learn", "decisions", "router", "platform", "classes", "first", "last", "rules", "limits", "aqm", "side", "classifier", "link_layer", "overhead", "framing", "goal"}
 }
 
 // Parse reads a configuration. name is the file's, for errors, which are *Error: the first
@@ -458,6 +466,10 @@ func meant(e *toml.DecodeError) string {
 		return "tls is true or false, without quotes"
 	case key == "first", key == "last":
 		return key + ` takes a list of addresses of machines, as in ` + key + ` = ["192.168.1.7"]`
+	case key == "rules":
+		return `rules takes a list of rules, as in rules = ["voice 192.168.1.7 udp 3478-3497"]`
+	case key == "limits":
+		return `limits takes a list of machines and their rates, as in limits = ["192.168.1.7 5 Mbit/s"]`
 	case key == "allow":
 		return `allow takes a list of networks, as in allow = ["10.8.0.0/24"]`
 	case key == "names":

@@ -206,7 +206,7 @@ func onlyChanged(before, now Config, i int, settings []Setting) error {
 				"shape_down": func() { w.ShapeDown = plan.RatePreference{} }, "shape_up": func() { w.ShapeUp = plan.RatePreference{} },
 				"least_down": func() { w.LeastDown = 0 }, "most_down": func() { w.MostDown = 0 }, "least_up": func() { w.LeastUp = 0 }, "most_up": func() { w.MostUp = 0 },
 				"framing": func() { w.Framing = "" }, "reflectors": func() { w.Reflectors = nil }, "learn": func() { w.Learn = "" }, "decisions": func() { w.Decisions = "" },
-				"follow": func() { w.Follow = false }, "watch": func() { w.Unwatched = false }, "incidents": func() { w.Incidents, w.Untold = false, false }, "first": func() { w.First = nil }, "last": func() { w.Last = nil },
+				"follow": func() { w.Follow = false }, "watch": func() { w.Unwatched = false }, "incidents": func() { w.Incidents, w.Untold = false, false }, "first": func() { w.First = nil }, "last": func() { w.Last = nil }, "rules": func() { w.OwnRules = nil }, "limits": func() { w.Limits = nil },
 			} {
 				if keys[key] {
 					forget()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"unbloat/internal/cure/classify"
 	"unbloat/internal/cure/plan"
 )
 
@@ -88,11 +89,25 @@ func (w *WAN) machines(name string, t wanTable) error {
 			return w.At(name, x.key, fmt.Errorf("needs classes, and %s", w.syntax.Sets(Setting{Key: "classes", Value: plan.ClassesOff})))
 		}
 	}
+	for _, s := range t.Rules {
+		if _, err := classify.ParseRule(s); err != nil {
+			return w.At(name, "rules", err)
+		}
+		if w.Classes == plan.ClassesOff {
+			return w.At(name, "rules", fmt.Errorf("needs classes, and %s", w.syntax.Sets(Setting{Key: "classes", Value: plan.ClassesOff})))
+		}
+	}
+	for _, s := range t.Limits {
+		if _, err := plan.ParseHardLimit(s); err != nil {
+			return w.At(name, "limits", err)
+		}
+	}
+	w.OwnRules, w.Limits = t.Rules, t.Limits
 	return nil
 }
 
-// MachineRules returns the rules of the machines that are to go first, and of those
-// that only get what the others leave. They come before all other rules.
+// MachineRules returns the rules of the machines that are to go first, of those that only get
+// what the others leave, and the configuration's own. They come before all other rules.
 func (w WAN) MachineRules() []plan.Rule {
 	var out []plan.Rule
 	for _, x := range []struct {
@@ -107,6 +122,10 @@ func (w WAN) MachineRules() []plan.Rule {
 		for _, a := range x.list {
 			r.Home = append(r.Home, a.String())
 		}
+		out = append(out, r)
+	}
+	for _, text := range w.OwnRules {
+		r, _ := classify.ParseRule(text) // it was read before
 		out = append(out, r)
 	}
 	return out

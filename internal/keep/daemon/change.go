@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -9,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"unbloat/internal/cure/apply"
@@ -151,7 +153,7 @@ func (w *wan) says(p *pending) []string {
 		out = p.planned.says(w)
 	}
 	for _, s := range p.settings {
-		value := s.Value
+		value := cmp.Or(s.Value, strings.Join(s.List, ", "))
 		if value == "" {
 			value = "-"
 		}
@@ -220,6 +222,18 @@ func (w *wan) asked(c ChangeParams) (settings []config.Setting, kind ChangeKind,
 			kind = ChangeRule
 		}
 		settings = append(settings, more...)
+	}
+	for _, x := range []struct {
+		key string
+		to  *[]string
+		was []string
+	}{{"rules", c.Rules, is.OwnRules}, {"limits", c.Limits, is.Limits}} {
+		if x.to != nil && !slices.Equal(*x.to, x.was) {
+			if settings == nil {
+				kind = ChangeRule
+			}
+			settings = append(settings, config.Setting{Key: x.key, List: *x.to})
+		}
 	}
 	return settings, kind, nil
 }
@@ -513,12 +527,13 @@ func (w *wan) expired(p *pending) {
 func (w *wan) settings() Settings {
 	c := w.config
 	out := Settings{WAN: c.Interface, Router: c.Router, On: w.supervisor.State() != supervise.Suspended, Down: c.Down, Up: c.Up, Follow: c.Follow,
-		First: texts(c.First), Last: texts(c.Last), Change: w.pending.change()}
+		First: texts(c.First), Last: texts(c.Last), Rules: append([]string{}, c.OwnRules...), Limits: append([]string{}, c.Limits...), Change: w.pending.change()}
 	p := w.plan
 	if p == nil {
 		return out
 	}
 	out.Classes = p.Classes != nil
+	out.CanLimit = w.router != nil && w.router.Driver.Language.HardLimits && len(p.FlowTable) == 0
 	out.CanFollow = w.d.o.Follow != nil && (c.Router == "" || c.Here()) && w.router != nil && Followable(w.router.Driver, *p) == nil
 	if c.Follow && out.CanFollow {
 		b := bounds(w.wanted(), *p)

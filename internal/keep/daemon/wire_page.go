@@ -36,6 +36,11 @@ type Settings struct {
 	Tins  map[int]string `json:"tins,omitempty"`
 	First []string       `json:"first"` // machines that go first
 	Last  []string       `json:"last"`  // machines that get what the others leave
+	// Rules are the line's own, as "voice 192.168.1.7 udp 3478", and Limits what single machines
+	// may carry at most, as "192.168.1.7 5 Mbit/s".
+	Rules    []string `json:"rules"`
+	Limits   []string `json:"limits"`
+	CanLimit bool     `json:"can_limit"` // this platform can
 
 	WhyDown *reason.Reason `json:"why_down,omitempty"` // why the plan's rate is what it is
 	WhyUp   *reason.Reason `json:"why_up,omitempty"`
@@ -51,6 +56,8 @@ type ChangeParams struct {
 	On      *bool      `json:"on,omitempty"`
 	Machine string     `json:"machine,omitempty"` // address of a machine of the home
 	Action  Action     `json:"action,omitempty"`  // what holds for it
+	Rules   *[]string  `json:"rules,omitempty"`   // all of them, as in Settings
+	Limits  *[]string  `json:"limits,omitempty"`  // all of them, as in Settings
 	Confirm float64    `json:"confirm_seconds,omitempty"`
 }
 

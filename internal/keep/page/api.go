@@ -173,6 +173,12 @@ type WAN struct {
 	CanFollow bool `json:"can_follow"` // it could, on this platform and with this shaper
 	Blind     bool `json:"blind"`      // the line cannot be measured now, so the rates hold
 	Classes   bool `json:"classes"`    // traffic is divided, so machines can go first
+	CanLimit  bool `json:"can_limit"`  // a machine can have a limit of its own
+
+	// Rules are the line's own, as "voice 192.168.1.7 udp 3478", and Limits what single machines
+	// may carry at most, as "192.168.1.7 5 Mbit/s".
+	Rules  []string `json:"rules"`
+	Limits []string `json:"limits"`
 
 	Down Way `json:"down"`
 	Up   Way `json:"up"`

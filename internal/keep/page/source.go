@@ -161,7 +161,7 @@ func machineOf(m flows.Machine, names flows.Leases, actions map[string]daemon.Ac
 // wan is how one WAN is.
 func (s *Source) wan(ctx context.Context, now time.Time, key string, w daemon.WANStatus, set daemon.Settings) WAN {
 	out := WAN{WAN: key, Interface: w.WAN, Router: w.Router, Platform: w.Platform, On: set.On, Kept: w.State, Why: w.Why, By: w.By, Mends: w.Mends,
-		Follow: set.Follow, Following: w.Line != nil, CanFollow: set.CanFollow, Classes: set.Classes, Pending: set.Change,
+		Follow: set.Follow, Following: w.Line != nil, CanFollow: set.CanFollow, Classes: set.Classes, CanLimit: set.CanLimit, Rules: set.Rules, Limits: set.Limits, Pending: set.Change,
 		Down: Way{Line: set.Down, Least: set.LeastDown, Most: set.MostDown, Rate: w.Down, DelayMs: -1, Why: set.WhyDown},
 		Up:   Way{Line: set.Up, Least: set.LeastUp, Most: set.MostUp, Rate: w.Up, DelayMs: -1, Why: set.WhyUp}}
 	if t, err := time.Parse(time.RFC3339, w.Since); err == nil {

@@ -69,6 +69,9 @@ export interface WAN {
   can_follow: boolean;
   blind: boolean;
   classes: boolean;
+  can_limit: boolean;
+  rules: string[];
+  limits: string[];
   down: Way;
   up: Way;
   grade: Grade;
@@ -288,6 +291,8 @@ export interface ChangeParams {
   on?: boolean | null;
   machine?: string;
   action?: Action;
+  rules?: string[] | null;
+  limits?: string[] | null;
   confirm_seconds?: number;
 }
 

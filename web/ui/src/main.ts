@@ -376,6 +376,11 @@ const acts: Record<string, (e: HTMLElement) => unknown> = {
     void refresh("flows");
   },
   rule: (e) => change({ machine: e.dataset["address"] ?? "", action: e.dataset["action"] as Action }),
+  disown(e) {
+    const w = line();
+    const kind = e.dataset["kind"] as "rules" | "limits";
+    if (w !== undefined) return change({ [kind]: w[kind].filter((text) => text !== e.dataset["text"]) });
+  },
   on: () => change({ on: true }),
   off: () => change({ on: false }),
   offHour: () => anHour({ do: "off" }, say.offUntil),
@@ -464,6 +469,22 @@ const forms: Record<string, (data: FormData, form: HTMLFormElement) => unknown> 
     if (Number.isNaN(down) || Number.isNaN(up)) return wrong("speeds-wrong", say.badSpeed);
     if (down === w.down.line_bps && up === w.up.line_bps) return wrong("speeds-wrong", say.nothingNew);
     return change({ down_bps: down, up_bps: up });
+  },
+  own(data) {
+    const words = ["own-class", "own-machine", "own-protocol", "own-port"].map((name) => String(data.get(name) ?? "").trim());
+    const bad = words.slice(1).every((x) => x === "") || !/^(\d{1,5}(-\d{1,5})?)?$/.test(words[3] ?? "");
+    wrong("own-wrong", bad ? say.badRule : "");
+    const rule = words.filter((x) => x !== "").join(" ");
+    if (!bad) return change({ rules: [...(line()?.rules ?? []).filter((x) => x !== rule), rule] });
+  },
+  most(data) {
+    const machine = String(data.get("most-machine"));
+    const down = typed(String(data.get("most-down")));
+    const up = typed(String(data.get("most-up")));
+    wrong("most-wrong", Number.isNaN(down + up) ? say.badSpeed : "");
+    if (Number.isNaN(down + up)) return;
+    const others = (line()?.limits ?? []).filter((x) => !x.startsWith(`${machine} `));
+    return change({ limits: [...others, `${machine} ${down / 1e6} Mbit/s / ${up / 1e6} Mbit/s`] });
   },
   plan(data, form) {
     const kind = String(data.get("do")) as Doing;

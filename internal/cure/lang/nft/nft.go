@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"unbloat/internal/cure/plan"
+	"unbloat/unit"
 )
 
 // Names and marks that identify our table.
@@ -223,7 +224,7 @@ func (w *writer) shortWay(wan string, devices []string) {
 func (t Table) IsShortWay() bool { return strings.Contains(t.Text, "flowtable "+flowTable+" {") }
 
 // Render returns the table of a plan; the empty one if it has neither rules for nftables nor
-// a flow table.
+// a flow table, nor limits of machines.
 // root is the major of the shaper's root qdisc, as in "b10a:".
 func Render(p plan.Plan, root string) Table {
 	var body writer
@@ -242,6 +243,7 @@ func Render(p plan.Plan, root string) Table {
 	case len(p.FlowTable) > 0:
 		body.shortWay(p.WAN, p.FlowTable)
 	}
+	r.limited()
 	if body.Len() == 0 {
 		return Table{}
 	}
@@ -259,7 +261,7 @@ func Render(p plan.Plan, root string) Table {
 // whether a kernel and its nft(8) support them.
 func Sample() string {
 	shares := []plan.Share{{Class: plan.Voice, Tin: 8}, {Class: plan.Interactive, Tin: 6}, {Class: plan.Normal, Tin: 5}, {Class: plan.Bulk, Tin: 1}}
-	p := plan.Plan{WAN: "wan", Up: &plan.Shaper{AQM: plan.CAKE}, Down: &plan.Shaper{AQM: plan.CAKE, IngressOf: "wan"},
+	p := plan.Plan{WAN: "wan", Limits: []plan.HardLimit{{Machine: "192.0.2.7", Down: unit.MbitPerSecond}}, Up: &plan.Shaper{AQM: plan.CAKE}, Down: &plan.Shaper{AQM: plan.CAKE, IngressOf: "wan"},
 		Classes: &plan.Classes{Up: shares, Down: shares, DSCP: plan.DSCPPreference{TrustHome: true, WashUp: true},
 			Rules: []plan.Rule{{Class: plan.Voice, Home: []string{"02:00:00:00:00:01"}, Port: []plan.PortRange{{From: 1, To: 2}}, From: 1}, {Class: plan.Bulk, Domain: []string{"example.org"}}}}}
 	return Render(p, "b10a:").Text

@@ -8,6 +8,7 @@ import (
 
 	"unbloat/internal/cure/classify"
 	"unbloat/internal/cure/plan"
+	"unbloat/unit"
 )
 
 // A renderer writes the table of one plan's rules.
@@ -320,6 +321,34 @@ func (r renderer) washed() {
 	add(r.p.Classes.DSCP.WashDown, r.p.Down, "iifname")
 	if len(rules) > 0 {
 		r.w.chain("washed", append([]string{"type filter hook postrouting priority -148; policy accept;"}, rules...)...)
+	}
+}
+
+// limited writes the chain that drops what is above the limits of machines. Behind NAT the
+// home's addresses are those of packets that are forwarded.
+func (r renderer) limited() {
+	const burst = 100 * time.Millisecond // of its rate, at least leastBurst
+	const leastBurst = 20_000            // bytes
+	rules := []string{"type filter hook forward priority -1; policy accept;"}
+	for _, l := range r.p.Limits {
+		_, machine := plan.KindOfHost(l.Machine)
+		family := 4
+		if strings.Contains(machine, ":") {
+			family = 6
+		}
+		for _, x := range []struct {
+			d      plan.Direction
+			device string
+			rate   unit.Rate
+		}{{plan.DirectionDown, "iifname", l.Down}, {plan.DirectionUp, "oifname", l.Up}} {
+			if x.rate > 0 {
+				bytes := int64(x.rate) / 8
+				rules = append(rules, fmt.Sprintf("%s %q %s %s limit rate over %d bytes/second burst %d bytes drop", x.device, r.p.WAN, address(x.d, false, family), machine, bytes, max(int64(float64(bytes)*burst.Seconds()), leastBurst)))
+			}
+		}
+	}
+	if len(rules) > 1 {
+		r.w.chain("limited", rules...)
 	}
 }
 

@@ -16,7 +16,7 @@ func Language(platform string) *plan.Language {
 		Sides: []plan.Side{plan.SideIFB, plan.SideLAN},
 		Step:  1, MaxRate: plan.MaxRate,
 		Limit: math.MaxInt32, FIFOLimit: math.MaxInt32, Flows: 65536, Quantum: 1 << 20,
-		HTB: true, Classes: true, BPF: true, FlowTable: true,
+		HTB: true, Classes: true, BPF: true, FlowTable: true, HardLimits: true,
 		// The article shapes 15 Mbit/s to 13, and 1 Mbit/s to 0.95.
 		Article: plan.Article{Down: 0.85, Up: 0.95, AQM: plan.FQCoDel, Rounds: true},
 	}

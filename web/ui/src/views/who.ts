@@ -3,6 +3,7 @@ import { el, type Child } from "../../../src/dom";
 import type { Action, Flow, Machine, MachineFlows, State, WAN } from "../api.gen";
 import { mayChange, model } from "../model";
 import { mbit, say } from "../say";
+import { own } from "./own";
 import { rich } from "../../../src/language";
 
 const quietBps = 20_000;
@@ -101,5 +102,6 @@ export function who(w: WAN, s: State): Child[] {
     out.push(el("details", { "data-key": "quiet" }, el("summary", {}, say.quiet(quiet.length)), el("ul", { class: "machines" }, ...quiet.map((m) => row(w, m, most)))));
   }
   if (s.more > 0) out.push(el("p", { class: "muted" }, say.moreMachines(s.more)));
+  out.push(own(w, s));
   return out;
 }

@@ -19,6 +19,11 @@ const callTune = method('tune', [ 'wan', 'router' ]);
 const callStop = method('stop', []);
 const callEnter = method('enter', []);
 const callLook = method('look', []);
+const callWhile = method('while', [ 'wan', 'router', 'do', 'machine', 'seconds' ]);
+const callIncidents = method('incidents', [ 'lang' ]);
+
+/* How long "for an hour" is. */
+const hour = 3600;
 
 /* Seconds until a change is undone that nobody keeps. */
 const trialSeconds = 60;
@@ -141,6 +146,12 @@ return view.extend({
 		card.state = E('p', { 'role': 'status' });
 		card.why = E('p', { 'style': 'overflow-wrap:anywhere' });
 		card.off = button('cbi-button-negative', _('Turn off'), () => act(this, callRevert(w.wan, w.router || '')));
+		card.offHour = button('cbi-button-neutral', _('Off for an hour'), () => act(this, callWhile(w.wan, w.router || '', 'off', '', hour)));
+		card.machine = E('input', { 'type': 'text', 'id': id + 'machine', 'class': 'cbi-input-text', 'placeholder': '192.168.1.20' });
+		card.boost = E('div', { 'class': 'cbi-value' }, [
+			E('label', { 'class': 'cbi-value-title', 'for': id + 'machine' }, [ _('This machine first, for an hour') ]),
+			E('div', { 'class': 'cbi-value-field' }, [ card.machine, ' ', button('cbi-button-action', _('First for an hour'), () => act(this, callWhile(w.wan, w.router || '', 'first', card.machine.value.trim(), hour))) ])
+		]);
 		card.on = button('cbi-button-positive', _('Turn on'), () => act(this, callOn(w.wan, w.router || '')));
 		card.left = E('strong', { 'role': 'timer' });
 		card.pending = E('div', { 'class': 'alert-message warning', 'role': 'alert' }, [
@@ -168,7 +179,7 @@ return view.extend({
 				E('tr', { 'class': 'tr' }, [ E('th', { 'class': 'th', 'scope': 'row' }, [ _('Download') ]), ways.down.limit, ways.down.line, ways.down.why ]),
 				E('tr', { 'class': 'tr' }, [ E('th', { 'class': 'th', 'scope': 'row' }, [ _('Upload') ]), ways.up.limit, ways.up.line, ways.up.why ])
 			]),
-			E('div', {}, [ card.on, card.off ]), card.form, card.measure
+			E('div', {}, [ card.on, card.off, ' ', card.offHour ]), card.boost, card.form, card.measure
 		]);
 		for (const way of [ 'down', 'up' ])
 			if (w['line_' + way + '_bps'])
@@ -179,7 +190,8 @@ return view.extend({
 	update(card, w) {
 		card.status = w;
 		const off = w.state == 'suspended';
-		this.set(card.state, w.undone_in_seconds ? _('Other speeds are tried.') : states[w.state] || w.state);
+		const back = off && w.off_until ? ' ' + _('It is on again by itself at %s.').format(new Date(w.off_until).toLocaleTimeString()) : '';
+		this.set(card.state, w.undone_in_seconds ? _('Other speeds are tried.') : (states[w.state] || w.state) + back);
 		this.set(card.why, w.state == 'in place' || off || w.undone_in_seconds ? '' : (w.why || ''));
 		for (const way of [ 'down', 'up' ]) {
 			const line = w.line && w.line[way];
@@ -192,7 +204,8 @@ return view.extend({
 		card.deadline = w.undone_in_seconds ? Date.now() + w.undone_in_seconds * 1000 : 0;
 		this.count(card);
 		card.on.style.display = off ? '' : 'none';
-		card.off.style.display = off || w.undone_in_seconds ? 'none' : '';
+		for (const node of [ card.off, card.offHour, card.boost ])
+			node.style.display = off || w.undone_in_seconds ? 'none' : '';
 		card.form.style.display = off || w.undone_in_seconds ? 'none' : '';
 	},
 
@@ -208,6 +221,22 @@ return view.extend({
 		else if (run)
 			text = [ run.grade ? _('Grade %s.').format(run.grade) : '', run.state == 'stopped' ? _('It was stopped.') : run.text || '' ].filter(t => t).join(' ');
 		this.set(card.run, text);
+	},
+
+	/* What went wrong within a week, and whose fault it was. */
+	showWrong() {
+		return callIncidents(document.documentElement.lang || 'en').then(got => {
+			const all = got.incidents || [];
+			this.wrong.style.display = got.watched || all.length ? '' : 'none';
+			const rows = all.map(x => E('tr', { 'class': 'tr' }, [
+				E('td', { 'class': 'td', 'data-title': _('Begin') }, [ new Date(x.begin).toLocaleString(), ', ', x.over ? _('%d s').format(Math.round(x.seconds)) : _('it goes on') ]),
+				E('td', { 'class': 'td', 'data-title': _('What') }, [ E('strong', {}, [ x.kind, ', ', x.severity ]), ': ', x.text ]),
+				E('td', { 'class': 'td', 'data-title': _('To blame') }, [ x.part ])
+			]));
+			this.wrong.replaceChildren(E('h3', {}, [ _('What went wrong') ]), all.length ? E('table', { 'class': 'table' }, [
+				E('tr', { 'class': 'tr table-titles' }, [ _('Begin'), _('What'), _('To blame') ].map(t => E('th', { 'class': 'th' }, [ t ]))), ...rows
+			]) : E('p', {}, [ _('Nothing within a week.') ]));
+		}).catch(() => {});
 	},
 
 	/* Shows how long a change still waits. */
@@ -230,6 +259,9 @@ return view.extend({
 		this.cards = {};
 		this.problem = E('div', { 'class': 'alert-message warning', 'role': 'alert', 'style': 'display:none;overflow-wrap:anywhere' });
 		this.lines = E('div', {});
+		this.wrong = E('div', { 'class': 'cbi-section', 'style': 'display:none' });
+		this.showWrong();
+		poll.add(() => this.showWrong(), 30);
 		this.page = E('p', { 'style': 'display:none' }, [ E('button', { 'class': 'btn cbi-button cbi-button-action', 'click': ui.createHandlerFn(this, openPage) }, [ _('Open the page of unbloat') ]) ]);
 		this.show(data[0]);
 		poll.add(() => this.refresh(), 3);
@@ -286,7 +318,7 @@ return view.extend({
 		return m.render().then(settings => E('div', {}, [
 			E('h2', {}, [ 'unbloat' ]),
 			E('p', {}, [ _('Keeps calls and games clear while somebody uploads or downloads: packets wait here for a moment, and no longer in the modem for seconds.') ]),
-			this.page, this.problem, this.lines, settings
+			this.page, this.problem, this.lines, this.wrong, settings
 		]));
 
 		function validRate(section, value) {
