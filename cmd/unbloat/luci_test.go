@@ -304,7 +304,7 @@ func TestLuCI(t *testing.T) {
 	server := httptest.NewServer(router)
 	t.Cleanup(server.Close)
 	type found struct {
-		Errors, Spills, Faint, Unnamed, Before, Kept, Notes, Entered                                    []string
+		Errors, Spills, Faint, Unnamed, Before, Kept, Notes, Entered                                          []string
 		Listen, Title, Refused, Trial, Tried, Undone, Settings, Denied, Still, Stopped, Measured, Ended, Hour string
 	}
 	visit := func(options map[string]any) (f found) {

@@ -247,6 +247,30 @@ const flows = {
     await shot("phone-dark.png");
   },
 
+  // A day's incidents, as a test measured them (o.incidents, shifted to today).
+  async day() {
+    const last = Math.max(...o.incidents.map((x) => x.begin_ms));
+    const shift = new Date().setUTCHours(0, 0, 0, 0) - new Date(last).setUTCHours(0, 0, 0, 0) - 86_400_000;
+    server.home.incidents = o.incidents.map((x) => ({ ...x, begin_ms: x.begin_ms + shift, end_ms: x.end_ms + shift })).reverse();
+    server.home.findings = [];
+    await login();
+    await open("health");
+    await page.click(".calendar .severe");
+    await page.evaluate(() => scrollTo(0, 0));
+    await page.mouse.move(0, 0);
+    await page.waitForTimeout(1500);
+    await page.screenshot({ path: join(o.shots, o.file), scale: "css" });
+    found.looks.push(o.file);
+  },
+
+  // A dossier that a test made, as whoever gets it sees it.
+  async dossier() {
+    await page.goto(`file://${o.html}`);
+    await page.screenshot({ path: join(o.shots, o.file), scale: "css", fullPage: true });
+    found.looks.push(o.file);
+    step("wide", await page.evaluate(() => document.documentElement.scrollWidth - innerWidth));
+  },
+
   // Every view, and what is in it, by keyboard.
   async looks() {
     await login();
