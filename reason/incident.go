@@ -50,7 +50,7 @@ func englishIncidents() map[Code]string {
 		NotifyText: "Since {begin:s}. To blame: {part:s}. {what:s}; {why:s}.",
 
 		IncidentsNone:      "Nothing went wrong in this time.",
-		IncidentsUnwatched: "No line is watched now: set incidents = true in its [[wan]] of the configuration, and reload the daemon.",
+		IncidentsUnwatched: "No line is watched now: its delay is not measured. Set incidents = true in its [[wan]] of the configuration, and reload the daemon.",
 
 		BlameLANPort:   "the link towards the home was down; the line was not asked about",
 		BlameLANErrors: "the interface towards the home counted {packets:d} errors and drops",
@@ -85,7 +85,7 @@ func germanIncidents() map[Code]string {
 		NotifyText: "Seit {begin:s}. Liegt an: {part:s}. {what:s}; {why:s}.",
 
 		IncidentsNone:      "In dieser Zeit gab es keine Störung.",
-		IncidentsUnwatched: "Zurzeit wird keine Leitung beobachtet: incidents = true in ihrem [[wan]] der Konfiguration, dann den Daemon neu laden lassen.",
+		IncidentsUnwatched: "Zurzeit wird keine Leitung beobachtet: Ihre Verzögerung wird nicht gemessen. incidents = true in ihrem [[wan]] der Konfiguration setzen, dann den Daemon neu laden lassen.",
 
 		BlameLANPort:   "die Verbindung zum Heimnetz war unterbrochen; um die Leitung ging es nicht",
 		BlameLANErrors: "die Schnittstelle zum Heimnetz zählte {packets:d} Fehler und Verluste",

@@ -42,7 +42,7 @@ func newIncidentsCommand() *cobra.Command {
 		GroupID: "main",
 		Short:   "List what went wrong on a line, when, and which part is to blame",
 		Long: `Lists the outages, losses, delays, slow times and changes of path that the daemon has
-seen on lines with incidents = true in its configuration, the newest last. Each has the
+seen on lines whose delay it measures, or that have incidents = true, the newest last. Each has the
 part to blame: the home, this router, the line up to the provider's first router, the
 provider beyond it, one far end alone; or it is not sure. With an ID, it shows that
 one; with --json its samples too.

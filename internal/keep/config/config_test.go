@@ -336,3 +336,24 @@ at = "23:59"
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// Rules and limits of one's own reach the plan: the rules behind those of machines, as they
+// were written, and the limits down and up.
+func TestOwnRules(t *testing.T) {
+	c, err := config.Parse("F", []byte("[[wan]]\ninterface = \"eth0\"\ndown = \"50 Mbit/s\"\nup = \"9 Mbit/s\"\nfirst = [\"192.168.1.8\"]\n"+
+		"rules = [\"voice 192.168.1.7 udp 3478-3497\", \"bulk tcp 6881\"]\nlimits = [\"192.168.1.7 5 Mbit/s\", \"192.168.1.0/29 20 Mbit/s / 2 Mbit/s\"]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := c.WANs[0].Preferences()
+	var rules []string
+	for _, r := range p.Classes.Rules {
+		rules = append(rules, r.String())
+	}
+	if got := strings.Join(rules, "; "); !strings.HasPrefix(got, "first: home 192.168.1.8 → voice") || len(rules) != 3 || !strings.Contains(rules[1], "3478-3497") || !strings.Contains(rules[1], "192.168.1.7") || !strings.HasSuffix(rules[2], "→ bulk") {
+		t.Errorf("rules: %q", rules)
+	}
+	if len(p.Limits) != 2 || p.Limits[0] != (plan.HardLimit{Machine: "192.168.1.7", Down: 5e6, Up: 5e6}) || p.Limits[1].String() != "192.168.1.0/29 20 Mbit/s / 2 Mbit/s" {
+		t.Errorf("limits: %+v", p.Limits)
+	}
+}

@@ -25,16 +25,19 @@ import (
 
 // On a real kernel a line that is watched has three faults: its provider forwards nothing,
 // the line loses packets, and the port towards the home is down. Each is found at its time
-// with the right part, and nothing else; the dossier has them. In the long form they are
-// spread over a day, and with UNBLOAT_PICTURES=1 its page and its dossier are in
-// docs/incidents.
+// with the right part, and nothing else; the dossier has them. With UNBLOAT_PICTURES=1 they are
+// spread over six hours of a day, and its page and its dossier are in docs/incidents.
 func TestIncidentsInLab(t *testing.T) {
-	output, inside := labtest.Output(t, labtest.Options{Server: true})
+	day := os.Getenv("UNBLOAT_PICTURES") != ""
+	output, inside := labtest.Output(t, labtest.Options{Server: true, Env: []string{"UNBLOAT_PICTURES=" + os.Getenv("UNBLOAT_PICTURES")}})
 	if !inside {
-		if os.Getenv("UNBLOAT_PICTURES") != "" {
+		if day {
 			pictures(t, output)
 		}
 		return
+	}
+	if day {
+		sh(t, "date -s 2026-01-01T14:00:00Z")
 	}
 	file := t.TempDir() + "/history.db"
 	h := newHouse(t, `history = "`+file+`"
@@ -47,10 +50,10 @@ incidents = true
 reflectors = ["`+lab.ServerAddr+`"]
 `)
 	at := map[incident.Part]time.Time{}
-	fault := func(hour int, part incident.Part, begins, ends string, lasts, after time.Duration) {
+	fault := func(clock time.Duration, part incident.Part, begins, ends string, lasts, after time.Duration) {
 		t.Helper()
-		if labtest.Long() {
-			time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(time.Duration(hour) * time.Hour)))
+		if day {
+			time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(clock)))
 		}
 		sh(t, begins)
 		at[part] = time.Now()
@@ -60,9 +63,9 @@ reflectors = ["`+lab.ServerAddr+`"]
 	}
 	isp := func(line string) string { return "ip netns exec " + lab.NodeISP + " sh -c '" + line + "'" }
 	time.Sleep(90 * time.Second)
-	fault(7, incident.Provider, isp("nft add table ip broken && nft add chain ip broken f \"{ type filter hook forward priority 0; }\" && nft add rule ip broken f drop"), isp("nft delete table ip broken"), 40*time.Second, time.Minute)
-	fault(13, incident.Line, isp("nft add table ip lossy && nft add chain ip lossy p \"{ type filter hook prerouting priority -300; }\" && nft add rule ip lossy p numgen random mod 10 \\< 4 drop"), isp("nft delete table ip lossy"), 2*time.Minute, 4*time.Minute)
-	fault(20, incident.Home, "ip link set lan down", "ip link set lan up", 30*time.Second, 2*time.Minute)
+	fault(14*time.Hour+25*time.Minute, incident.Provider, isp("nft add table ip broken && nft add chain ip broken f \"{ type filter hook forward priority 0; }\" && nft add rule ip broken f drop"), isp("nft delete table ip broken"), 40*time.Second, time.Minute)
+	fault(17*time.Hour+10*time.Minute, incident.Line, isp("nft add table ip lossy && nft add chain ip lossy p \"{ type filter hook prerouting priority -300; }\" && nft add rule ip lossy p numgen random mod 10 \\< 4 drop"), isp("nft delete table ip lossy"), 2*time.Minute, 4*time.Minute)
+	fault(19*time.Hour+40*time.Minute, incident.Home, "ip link set lan down", "ip link set lan up", 30*time.Second, 2*time.Minute)
 	var got daemon.Incidents
 	text := h.unbloat(0, "incidents", "--json", "--from", "2d")
 	if err := json.Unmarshal([]byte(text), &got); err != nil {

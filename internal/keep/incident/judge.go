@@ -225,6 +225,13 @@ func (j *Judge) weigh(s Second, first, far float64) {
 	down := s.WAN.Known && !s.WAN.Up
 	outage, loss, slow, way, bloat := &j.wan[0], &j.wan[1], &j.wan[2], &j.wan[3], &j.wan[4]
 
+	// What some answers come through was a loss that began with a few seconds of silence.
+	const enough, some = 12, 0.2
+	if f := outage.open; f != nil && f.Figures.FarAsked >= enough && float64(f.Figures.FarAnswered) > some*float64(f.Figures.FarAsked) {
+		f.Kind, f.said = Loss, ""
+		outage.reset()
+		loss.open, loss.sum, loss.last = f, loss.most, s.At
+	}
 	// Of a line that loses much, some seconds are silent by chance.
 	if outage.raise = 5; loss.open != nil || loss.sum-lossWorth*outage.sum > 5 {
 		outage.raise = 20

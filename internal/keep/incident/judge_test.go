@@ -117,6 +117,41 @@ func TestShortTroubleIsNotTold(t *testing.T) {
 	}
 }
 
+// A loss that begins with seconds of silence is told as a loss of the line soon, and not as an
+// outage beyond a first hop that answers half of the questions.
+func TestLossThatBeginsSilent(t *testing.T) {
+	all := hour(1, "the line is out", 0)
+	begins := -1
+	for i := range all {
+		if all[i].First.Asked > all[i].First.Answered && i > 3590 && begins < 0 {
+			begins = i
+		}
+		if after := i - begins; begins >= 0 && after >= 8 && i < 3600+600 {
+			far := int(all[i].At.Unix() % 3)
+			all[i].Far[far] = incident.Answers{Asked: 1}
+			all[i].First = incident.Answers{Asked: 1}
+			if after%3 == 0 {
+				all[i].Far[far].Answered, all[i].Far[far].RTT = 1, ms(20)
+			}
+			if after%5 > 1 {
+				all[i].First.Answered, all[i].First.RTT = 1, ms(8)
+			}
+		}
+	}
+	last := map[string]incident.Incident{}
+	for _, x := range replay(params(), all) {
+		last[x.ID] = x
+	}
+	for _, x := range last {
+		if x.Kind != incident.Loss || x.Part != incident.Line {
+			t.Errorf("%s", says(x))
+		}
+	}
+	if len(last) != 1 {
+		t.Errorf("%d incidents", len(last))
+	}
+}
+
 // Without an answer of the first hop, it is not sure who is to blame for what is beyond.
 func TestUnsureWithoutFirstHop(t *testing.T) {
 	all := hour(1, "the provider is out", 0)

@@ -304,7 +304,7 @@ export const de: Words = {
   mended: "Es ist behoben.",
   // Störungen.
   incidents: "Was schiefging",
-  notWatched: "Diese Leitung wird nicht beobachtet. In der Konfiguration des Daemons für sie watch = true setzen: dann fragt der Router jede Sekunde ein fernes Ziel, wie es der Leitung geht.",
+  notWatched: "Diese Leitung wird nicht beobachtet: Ihre Verzögerung wird gerade nicht gemessen. Mit incidents = true in ihrem [[wan]] der Konfiguration fragt der Router jede Sekunde ein fernes Ziel, wie es ihr geht.",
   noIncidents: "Es gab keine Störung.",
   incidentDay: (day: string) => `Am ${day}`,
   incidentStrip: (day: string, n: number) => `${day} von Mitternacht bis Mitternacht: ${n === 1 ? "1 Störung" : `${n} Störungen`}`,

@@ -314,7 +314,7 @@ export const en = {
   mended: "It was mended.",
   // Incidents.
   incidents: "What went wrong",
-  notWatched: "This line is not watched. In the daemon's configuration set watch = true for it: then the router asks a far end each second how the line does.",
+  notWatched: "This line is not watched: its delay is not measured now. With incidents = true in its [[wan]] of the configuration the router asks a far end each second how it does.",
   noIncidents: "Nothing went wrong.",
   incidentDay: (day: string) => `On ${day}`,
   incidentStrip: (day: string, n: number) => `${day} from midnight to midnight: ${n === 1 ? "1 incident" : `${n} incidents`}`,
