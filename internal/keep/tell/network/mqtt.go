@@ -146,8 +146,15 @@ func announce(ctx context.Context, m *autopaho.ConnectionManager, h tell.House) 
 			{"sensor", "Added delay", "delay_ms", "ms", "duration"}, {"sensor", "Grade", "grade", "", ""}, {"sensor", "Incident", "incident", "", ""},
 			{"switch", "Shaping", "shaping", "", ""},
 		} {
+			value := "value_json." + s.value
+			switch s.value { // Home Assistant shows None as not known
+			case "delay_ms":
+				value += " if " + value + " >= 0 else None"
+			case "grade":
+				value += " or None"
+			}
 			d := map[string]any{
-				"name": s.name, "unique_id": "unbloat_" + id + "_" + s.value, "state_topic": root + id + "/state", "value_template": "{{ value_json." + s.value + " }}", "availability_topic": available,
+				"name": s.name, "unique_id": "unbloat_" + id + "_" + s.value, "state_topic": root + id + "/state", "value_template": "{{ " + value + " }}", "availability_topic": available,
 				"device": map[string]any{"identifiers": []string{"unbloat_" + id}, "name": "Line " + l.Name, "manufacturer": "unbloat"},
 			}
 			if s.unit != "" {

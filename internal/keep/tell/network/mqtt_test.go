@@ -99,19 +99,38 @@ func TestMQTT(t *testing.T) {
 	to := config.Notify{To: "mqtt", URL: "mqtt://me@127.0.0.1:" + port, SecretFile: key, MinSeverity: "major", Most: 6}
 	told := tell.New([]config.Notify{to}, tell.Options{Getenv: os.Getenv, Send: network.Send, MQTT: network.MQTT, Log: func(f string, a ...any) { mu.Lock(); logged += fmt.Sprintf(f, a...); mu.Unlock() },
 		House: tell.House{Lines: func() []tell.LineState {
-			return []tell.LineState{{Key: "pppoe-wan", Name: "pppoe-wan", Down: 5e6, Shaping: "ON", Incident: "none", Grade: "A"}}
+			return []tell.LineState{{Key: "pppoe-wan", Name: "pppoe-wan", Down: 5e6, Up: 1e6, LimitDown: 46e6, LimitUp: 9e6, DelayMs: 7.5, Shaping: "ON", Incident: "none", Grade: "A"}}
 		},
 			Switch: func(_ context.Context, key string, on bool) error { switched <- fmt.Sprint(key, on); return nil }}})
 	of, end := context.WithCancel(ctx)
 	done := make(chan bool)
 	go func() { defer close(done); told.Run(of) }()
-	hear("homeassistant/sensor/unbloat_pppoe_wan_down_bps/config", `"unique_id":"unbloat_pppoe_wan_down_bps"`)
-	hear("homeassistant/switch/unbloat_pppoe_wan_shaping/config", `"command_topic":"unbloat/pppoe_wan/shaping/set"`)
 	hear("unbloat/available", "online")
 	hear("unbloat/pppoe_wan/state", `"down_bps":5000000`)
-	var d map[string]any
-	if err := json.Unmarshal([]byte(seen["homeassistant/sensor/unbloat_pppoe_wan_delay_ms/config"]), &d); err != nil || d["unit_of_measurement"] != "ms" {
-		t.Errorf("%v %v", d, err)
+	var state map[string]any
+	if err := json.Unmarshal([]byte(seen["unbloat/pppoe_wan/state"]), &state); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct { // rate, limit, delay, grade, incident, and the switch
+		kind, value, unit string
+		is                any
+	}{
+		{"sensor", "down_bps", "bit/s", 5e6}, {"sensor", "up_bps", "bit/s", 1e6}, {"sensor", "limit_down_bps", "bit/s", 46e6}, {"sensor", "limit_up_bps", "bit/s", 9e6},
+		{"sensor", "delay_ms", "ms", 7.5}, {"sensor", "grade", "", "A"}, {"sensor", "incident", "", "none"}, {"switch", "shaping", "", "ON"},
+	} {
+		topic := "homeassistant/" + x.kind + "/unbloat_pppoe_wan_" + x.value + "/config"
+		hear(topic, `"unique_id":"unbloat_pppoe_wan_`+x.value+`"`)
+		var d map[string]any
+		if err := json.Unmarshal([]byte(seen[topic]), &d); err != nil {
+			t.Fatal(err)
+		}
+		unit, _ := d["unit_of_measurement"].(string)
+		if template, _ := d["value_template"].(string); unit != x.unit || !strings.HasPrefix(template, "{{ value_json."+x.value+" ") || d["state_topic"] != "unbloat/pppoe_wan/state" || state[x.value] != x.is {
+			t.Errorf("%s: %v; the state has %v", topic, d, state[x.value])
+		}
+		if x.kind == "switch" && (d["command_topic"] != "unbloat/pppoe_wan/shaping/set" || d["payload_on"] != "ON" || d["payload_off"] != "OFF") {
+			t.Errorf("%s: %v", topic, d)
+		}
 	}
 	x := wrong("a", incident.Severe)
 	x.WAN = "pppoe-wan"
