@@ -232,7 +232,7 @@ func runApply(c *cobra.Command, f *applyFlags, args []string) error {
 		state = "unchanged"
 	}
 	if state == "armed" && r.far && !f.quiet {
-		fmt.Fprintln(c.ErrOrStderr(), "The watchdog that undoes it runs on this machine, since the router's API can't hold one: leave this machine on until you confirm.")
+		cli.Say(c.ErrOrStderr(), "The watchdog that undoes it runs on this machine, since the router's API can't hold one: leave this machine on until you confirm.")
 	}
 	return f.report(c, state, p, typed(t.Ran), "")
 }
@@ -353,17 +353,11 @@ func (f *applyFlags) plan(ctx context.Context, r *router, stdin io.Reader, args 
 			return plan.Plan{}, err
 		}
 	}
-	facts, err := r.facts(ctx, f.wan, f.lan)
-	if err != nil {
-		return plan.Plan{}, err
-	}
 	classes, err := f.classFlags.preferences()
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	r.names(ctx, classes, &facts)
-	p, err := plan.Make(f.rateFlags.line, facts, plan.Preferences{AQM: plan.AQM(f.aqm), Classes: classes, Down: f.shapeDown, Up: f.shapeUp})
-	return p, r.lacking(ctx, facts.WAN, err)
+	return r.planFor(ctx, f.wan, f.lan, plan.Capabilities{}, f.rateFlags.line, plan.Preferences{AQM: plan.AQM(f.aqm), Classes: classes, Down: f.shapeDown, Up: f.shapeUp})
 }
 
 // lastPlan returns the plan that was committed last.
@@ -438,7 +432,7 @@ func (f *applyFlags) report(c *cobra.Command, state string, p plan.Plan, command
 	if f.quiet {
 		return nil
 	}
-	said := fit(w, cli.TerminalWidth(w))
+	said := cli.Fit(w)
 	defer said.Flush() // w keeps its errors
 	if state == "armed" || state == "committed" {
 		var limits []string
@@ -463,7 +457,7 @@ func (f *applyFlags) report(c *cobra.Command, state string, p plan.Plan, command
 			fmt.Fprintf(w, "%s is as the plan wants it: there is nothing to run.\n", p.WAN)
 		}
 		if guess != "" { // not among the commands, which may be saved in a file
-			fmt.Fprintf(c.ErrOrStderr(), "This is a guess: %s. Run it as root to see what would be done.\n", guess)
+			cli.Say(c.ErrOrStderr(), "This is a guess: %s. Run it as root to see what would be done.", guess)
 		}
 	case "armed":
 		fmt.Fprintf(said, "Applied to %s and read back. It is undone in %s unless you run: %s\n", p.WAN, inWords(f.confirm), f.there("confirm"))

@@ -222,9 +222,9 @@ func TestFitLaw(t *testing.T) {
 		for range rapid.IntRange(0, 4).Draw(t, "lines") {
 			text += strings.Repeat(" ", rapid.IntRange(0, 4).Draw(t, "indent")) + strings.Join(rapid.SliceOfN(word, 0, 30).Draw(t, "words"), " ") + "\n"
 		}
-		width := rapid.IntRange(narrowest, 130).Draw(t, "width")
+		width := rapid.IntRange(cli.Narrowest, 130).Draw(t, "width")
 		var out bytes.Buffer
-		f := fit(&out, width)
+		f := cli.FitTo(&out, width)
 		for rest := text; rest != ""; {
 			n := rapid.IntRange(1, len(rest)).Draw(t, "n")
 			if _, err := f.Write([]byte(rest[:n])); err != nil {

@@ -48,9 +48,9 @@ func comeOver(c *cobra.Command, args []string) error {
 		return cli.UsageError("import %s: %w", args[0], err)
 	}
 	for _, s := range t.Left {
-		fmt.Fprintf(c.ErrOrStderr(), "No counterpart: %s.\n", guard.VisibleLine(s, 2*mostWords))
+		cli.Say(c.ErrOrStderr(), "No counterpart: %s.", guard.VisibleLine(s, 2*mostWords))
 	}
-	fmt.Fprintf(c.ErrOrStderr(), "Before you use it, stop %s: %s\n", args[0], kept.Rival(args[0]).Stop())
+	cli.Say(c.ErrOrStderr(), "Before you use it, stop %s: %s", args[0], kept.Rival(args[0]).Stop())
 	_, err = fmt.Fprint(c.OutOrStdout(), t.Text)
 	return err
 }

@@ -63,7 +63,7 @@ func (f *routerFlags) reportConfirm(c *cobra.Command, wan string, p plan.Plan) e
 	case f.json:
 		return json.NewEncoder(c.OutOrStdout()).Encode(applied{Schema: "unbloat.apply/1", State: "committed", WAN: wan, Commands: []string{}, Plan: p})
 	case !f.quiet:
-		said := fit(c.OutOrStdout(), cli.TerminalWidth(c.OutOrStdout()))
+		said := cli.Fit(c.OutOrStdout())
 		fmt.Fprintf(said, "Kept on %s. To take it back: %s\n", wan, f.there("revert"))
 		return said.Flush()
 	}

@@ -166,7 +166,7 @@ func (f *daemonFlags) checkAll(c *cobra.Command) error {
 		fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", f.config, w.Says())
 		var missing *platform.PreconditionError
 		if w.Router == "" && here.CheckWAN != nil && errors.As(here.CheckWAN(c.Context(), platform.Local{}, w.Interface), &missing) {
-			fmt.Fprintf(c.ErrOrStderr(), "Note: %v.\n", w.At(f.config, "interface", fmt.Errorf("there is no %s now; the daemon waits for it", w.Interface)))
+			cli.Say(c.ErrOrStderr(), "Note: %v.", w.At(f.config, "interface", fmt.Errorf("there is no %s now; the daemon waits for it", w.Interface)))
 		}
 	}
 	for _, e := range conf.Schedule {
@@ -360,21 +360,15 @@ func planOf(ctx context.Context, r *router, w kept.WAN) (plan.Plan, error) {
 			return plan.Plan{}, err
 		}
 	}
-	named := r.named(ctx)
-	if is := named(w.Interface); is != w.Interface {
+	if is := r.named(ctx)(w.Interface); is != w.Interface {
 		return plan.Plan{}, &platform.PreconditionError{Doing: "keep " + w.Interface, What: "it is another name of " + is, Remedy: "name " + is + " in the configuration"}
 	}
-	facts, err := r.facts(ctx, w.Interface, named(w.LAN))
-	if err != nil {
-		return plan.Plan{}, err
-	}
 	preferences := w.Preferences()
+	var err error
 	if preferences.Classes, err = classesOf(w); err != nil {
 		return plan.Plan{}, err
 	}
-	r.names(ctx, preferences.Classes, &facts)
-	p, err := plan.Make(w.PlanLine(), facts, preferences)
-	return p, r.lacking(ctx, w.Interface, err)
+	return r.planFor(ctx, w.Interface, w.LAN, plan.Capabilities{}, w.PlanLine(), preferences)
 }
 
 // codeOf says for the daemon's clients what kind of error an error is.

@@ -170,11 +170,9 @@ func (f *routerFlags) sayNotes(c *cobra.Command, notes []string) {
 	if f.quiet {
 		return
 	}
-	said := fit(c.ErrOrStderr(), cli.TerminalWidth(c.ErrOrStderr()))
 	for _, n := range notes {
-		fmt.Fprintf(said, "Note: %s.\n", n)
+		cli.Say(c.ErrOrStderr(), "Note: %s.", n)
 	}
-	_ = said.Flush() // standard error keeps its errors
 }
 
 // applyThere applies a plan through a running daemon; done is false if none keeps

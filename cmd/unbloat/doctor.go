@@ -165,7 +165,7 @@ func (f *doctorFlags) print(w io.Writer, r *platform.DoctorReport) error {
 	if f.quiet {
 		return nil
 	}
-	out := fit(w, cli.TerminalWidth(w))
+	out := cli.Fit(w)
 	defer out.Flush() // w keeps its errors
 	w = out
 	for _, x := range r.Findings {

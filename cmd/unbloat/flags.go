@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"unbloat/internal/cure/plan"
+	"unbloat/internal/show/cli"
 	"unbloat/reason"
 	"unbloat/unit"
 )
@@ -100,7 +101,7 @@ func sayRates(c *cobra.Command) {
 	}
 	c.Flags().Visit(func(f *pflag.Flag) {
 		if v, is := f.Value.(interface{ understood() string }); is && v.understood() != "" {
-			fmt.Fprintf(c.ErrOrStderr(), "--%s: %s.\n", f.Name, v.understood())
+			cli.Say(c.ErrOrStderr(), "--%s: %s.", f.Name, v.understood())
 		}
 	})
 }

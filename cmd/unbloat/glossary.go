@@ -62,7 +62,7 @@ func newGlossaryCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			w := fit(c.OutOrStdout(), cli.TerminalWidth(c.OutOrStdout()))
+			w := cli.Fit(c.OutOrStdout())
 			found := false
 			for _, t := range glossary() {
 				if len(args) == 1 && !strings.Contains(strings.ToLower(t.name), strings.ToLower(args[0])) {

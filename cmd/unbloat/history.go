@@ -109,7 +109,7 @@ func (f *keepFlags) keep(c *cobra.Command, result any, at conditions) {
 		err = f.save(ctx, r, at)
 	}
 	if err != nil {
-		fmt.Fprintln(c.ErrOrStderr(), "unbloat: warning: this result is not kept:", err)
+		cli.Say(c.ErrOrStderr(), "unbloat: warning: this result is not kept: %v", err)
 	}
 }
 
@@ -376,7 +376,7 @@ func printEntries(w io.Writer, entries []store.Entry, width int) error {
 		return err
 	}
 	var b strings.Builder
-	narrow := width >= narrowest && width < wholeEntry
+	narrow := width >= cli.Narrowest && width < wholeEntry
 	const cramped = 60 // the year is left out
 	when := "2006-01-02 15:04"
 	if narrow && width < cramped {
@@ -389,10 +389,10 @@ func printEntries(w io.Writer, entries []store.Entry, width int) error {
 			if down != up || down != "–" {
 				rates = "↓ " + down + "  ↑ " + up + "  "
 			}
-			b.WriteString(brokenLine(strings.TrimRight("  "+rates+what, " ")+"\n", width, 2))
+			b.WriteString(cli.Broken(strings.TrimRight("  "+rates+what, " ")+"\n", width, 2))
 			return
 		}
-		b.WriteString(brokenLine(strings.TrimRight(fmt.Sprintf("%-8s  %-17s  %-5s  %-5s  %9s  %10s  %10s  %s", id, time, kind, grade, p95, down, up, what), " ")+"\n", width, 2))
+		b.WriteString(cli.Broken(strings.TrimRight(fmt.Sprintf("%-8s  %-17s  %-5s  %-5s  %9s  %10s  %10s  %s", id, time, kind, grade, p95, down, up, what), " ")+"\n", width, 2))
 	}
 	if narrow {
 		fmt.Fprintf(&b, "%-8s  %-*s  %-5s  %-5s  %s\n", "id", len(when), "time", "kind", "grade", "p95")

@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -133,29 +131,36 @@ func (f *incidentFlags) run(c *cobra.Command, args []string, now time.Time) erro
 	if f.json {
 		return cli.PrintJSON(c.OutOrStdout(), all)
 	}
-	return printIncidents(c.OutOrStdout(), words, all, now)
+	w := cli.Fit(c.OutOrStdout())
+	printIncidents(w, words, all, now)
+	return w.Flush()
 }
 
-// printIncidents lists incidents for people.
-func printIncidents(w io.Writer, l *reason.Language, all daemon.Incidents, now time.Time) error {
-	var b strings.Builder
+// printIncidents lists incidents for people. On a narrow terminal the columns stand in two
+// lines.
+func printIncidents(w *cli.Fitted, l *reason.Language, all daemon.Incidents, now time.Time) {
+	const wide = 70
 	for _, x := range all.Incidents {
 		lasted := "…"
 		if x.Over() {
 			lasted = x.Lasted(now).Round(time.Second).String()
 		}
-		line := fmt.Sprintf("%s  %-8s  %-8s  %-7s  %s", x.Begin.Local().Format(time.DateTime), lasted, l.Name("kind "+string(x.Kind)), l.Name("severity "+string(x.Severity)), l.Name("part "+string(x.Part)))
+		kind, severity, part := l.Name("kind "+string(x.Kind)), l.Name("severity "+string(x.Severity)), l.Name("part "+string(x.Part))
 		if len(all.Watched) != 1 || x.WAN != all.Watched[0].WAN {
-			line += ", " + guard.VisibleLine(daemon.WANStatus{WAN: x.WAN, Router: x.Router}.Name(), mostWords)
+			part += ", " + guard.VisibleLine(daemon.WANStatus{WAN: x.WAN, Router: x.Router}.Name(), mostWords)
 		}
-		fmt.Fprintf(&b, "%s\n    %s\n    %s\n    %s\n", line, x.What.Text(l, reason.Terminal), x.Why.Text(l, reason.Terminal), x.ID)
+		begin := x.Begin.Local().Format(time.DateTime)
+		if w.Width >= cli.Narrowest && w.Width < wide {
+			fmt.Fprintf(w, "%s  %s\n    %s, %s, %s\n", begin, lasted, kind, severity, part)
+		} else {
+			fmt.Fprintf(w, "%s  %-8s  %-8s  %-7s  %s\n", begin, lasted, kind, severity, part)
+		}
+		fmt.Fprintf(w, "    %s\n    %s\n    %s\n", x.What.Text(l, reason.Terminal), x.Why.Text(l, reason.Terminal), x.ID)
 	}
 	if len(all.Incidents) == 0 {
-		b.WriteString(l.Say(reason.IncidentsNone) + "\n")
+		fmt.Fprintln(w, l.Say(reason.IncidentsNone))
 	}
 	if len(all.Watched) == 0 {
-		b.WriteString(l.Say(reason.IncidentsUnwatched) + "\n")
+		fmt.Fprintln(w, l.Say(reason.IncidentsUnwatched))
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"unbloat/internal/cure/plan"
 	"unbloat/internal/show/cli"
 	"unbloat/lab"
 	"unbloat/lab/scenario"
@@ -210,6 +212,7 @@ func TestFirstUse(t *testing.T) {
 		return string(out)
 	}
 	before := queues()
+	planIsWhatApplyDoes(t)
 	answers := []string{"n", ""}
 	if labtest.Long() {
 		answers = append([]string{"\x03"}, answers...)
@@ -248,5 +251,30 @@ func TestFirstUse(t *testing.T) {
 		case keep == "":
 			fmt.Printf("%s%s\n", transcriptMark, base64.StdEncoding.EncodeToString([]byte(text)))
 		}
+	}
+}
+
+// planIsWhatApplyDoes: without --wan and --here `plan` finds on a router what `apply` finds.
+func planIsWhatApplyDoes(t *testing.T) {
+	t.Helper()
+	of := func(into any, args ...string) {
+		cmd := exec.Command(labtest.Unbloat(), append(args, "--down", "8mbit", "--up", "2mbit", "--json")...)
+		cmd.Env = append(os.Environ(), "UNBLOAT_STATE_DIR="+t.TempDir())
+		var errs strings.Builder
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		if err == nil {
+			err = json.Unmarshal(out, into)
+		}
+		if err != nil || strings.Contains(errs.String(), "guess") {
+			t.Fatalf("%q: %v: %s", args, err, errs.String())
+		}
+	}
+	var planned plan.Plan
+	var would struct{ Plan plan.Plan }
+	of(&planned, "plan")
+	of(&would, "apply", "--dry-run")
+	if d := cmp.Diff(would.Plan, planned); d != "" || planned.WAN != lab.RouterWAN {
+		t.Errorf("plan of %s: -apply +plan\n%s", planned.WAN, d)
 	}
 }

@@ -88,7 +88,7 @@ func runLead(c *cobra.Command, f leadFlags) error {
 		return fmt.Errorf("make a folder for the results: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	l := &leader{leadFlags: f, ctx: c.Context(), in: c.InOrStdin(), out: fit(c.OutOrStdout(), cli.TerminalWidth(c.OutOrStdout())), exe: exe, dir: dir}
+	l := &leader{leadFlags: f, ctx: c.Context(), in: c.InOrStdin(), out: cli.Fit(c.OutOrStdout()), exe: exe, dir: dir}
 	obstacle, err := l.findRouter()
 	if err != nil {
 		return err

@@ -226,6 +226,17 @@ func onRouter(to netip.Addr) bool {
 	return routes(c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), forwards, links)
 }
 
+// aRouter is the key in a context of what a test says that this machine is.
+type aRouter struct{}
+
+// isRouter reports whether this machine is the router of a home.
+func isRouter(ctx context.Context) bool {
+	if is, ok := ctx.Value(aRouter{}).(bool); ok {
+		return is
+	}
+	return slices.ContainsFunc([]string{"192.0.2.1", "2001:db8::1"}, func(beyond string) bool { return onRouter(netip.MustParseAddr(beyond)) })
+}
+
 // routes reports whether a machine that sends from an address forwards for a home behind
 // another of its interfaces. Networks of containers and virtual machines are no homes.
 func routes(from netip.Addr, forwards bool, links []link) bool {

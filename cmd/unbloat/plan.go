@@ -47,8 +47,8 @@ func newPlanCommand() *cobra.Command {
 		GroupID: "main",
 		Long: `Says how a router should shape its line: in short, with --commands in the router's
 own language to be pasted there, with --explain the reason for each number. It
-needs neither privilege nor access to the router, and changes nothing; with
---router it asks the router what it has.
+changes nothing. On a router it asks what that has, as "unbloat apply" does, and
+with --router another one; elsewhere it takes what --for usually has.
 
 --down and --up are what the line carries, as measured; the plan starts a little
 below, and "unbloat tune" finds the best. --shape-down and --shape-up ask for
@@ -87,7 +87,7 @@ func (f *planFlags) registerLine(fs *pflag.FlagSet) {
 	fs.StringVar(&f.platform, "for", all.Default().Name(), "platform of the router")
 	fs.StringVar(&f.wan, "wan", "", "interface towards the internet (default: the platform's usual)")
 	fs.StringVar(&f.lan, "lan", "", "interface towards the home (default: the platform's usual)")
-	fs.BoolVar(&f.here, "here", false, "ask this machine what it has, as --router asks another one")
+	fs.BoolVar(&f.here, "here", false, "ask this machine what it has, also if it is no router")
 	fs.IntVar(&f.mtu, "mtu", 0, "IP bytes of the largest packet on the WAN (default 1500)")
 	fs.BoolVar(&f.commands, "commands", false, "print the plan in the router's own language, to be pasted there; with --explain with the reasons as comments")
 	fs.BoolVar(&f.explain, "explain", false, "print the numbers and their reasons as a table")
@@ -122,6 +122,9 @@ func (f *planFlags) registerPreferences(fs *pflag.FlagSet) {
 }
 
 func runPlan(c *cobra.Command, f *planFlags) error {
+	if f.where.router == "" && !f.here && !c.Flags().Changed("for") && isRouter(c.Context()) {
+		f.here = true
+	}
 	p, err := f.make(c)
 	if err != nil {
 		var coded *cli.Error
@@ -153,9 +156,9 @@ func (f *planFlags) sayGuess(c *cobra.Command, p plan.Plan) {
 	switch len(guessed) {
 	case 0:
 	case 1:
-		fmt.Fprintf(c.ErrOrStderr(), "%s is a guess, the usual name on %s; name yours with %s, or have the router asked: --here on itself, --router from elsewhere.\n", guessed[0], p.Platform, flags[0])
+		cli.Say(c.ErrOrStderr(), "%s is a guess, the usual name on %s; name yours with %s, or have the router asked: --here on itself, --router from elsewhere.", guessed[0], p.Platform, flags[0])
 	default:
-		fmt.Fprintf(c.ErrOrStderr(), "%s are guesses, the usual names on %s; name yours with %s, or have the router asked: --here on itself, --router from elsewhere.\n", strings.Join(guessed, " and "), p.Platform, strings.Join(flags, " and "))
+		cli.Say(c.ErrOrStderr(), "%s are guesses, the usual names on %s; name yours with %s, or have the router asked: --here on itself, --router from elsewhere.", strings.Join(guessed, " and "), p.Platform, strings.Join(flags, " and "))
 	}
 }
 
@@ -179,36 +182,31 @@ func (f *planFlags) make(c *cobra.Command) (plan.Plan, error) {
 			return plan.Plan{}, err
 		}
 	}
-	facts, err := f.facts(c)
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	if f.mtu != 0 || f.where.router == "" && !f.here {
-		facts.MTU = f.mtu
-	}
-	if facts.Work, err = f.work(c.InOrStdin()); err != nil {
-		return plan.Plan{}, err
-	}
 	marks, err := readMarks(c.InOrStdin(), f.marks)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	p, err := plan.Make(f.line, facts, f.preferences)
+	p, err := f.planned(c)
 	if err == nil && marks != nil {
 		p.Warnings = append(p.Warnings, marks.Follows...)
 	}
 	return p, err
 }
 
-// facts returns the router's capabilities, or the usual ones if it cannot be
-// asked.
-func (f *planFlags) facts(c *cobra.Command) (plan.Capabilities, error) {
+// planned makes the plan for the router that is asked, or for the usual one of the platform.
+func (f *planFlags) planned(c *cobra.Command) (plan.Plan, error) {
+	work, err := f.work(c.InOrStdin())
+	if err != nil {
+		return plan.Plan{}, err
+	}
 	if f.where.router == "" && !f.here {
 		d, err := driversOf(c.Context()).Find(f.platform)
 		if err != nil {
-			return plan.Capabilities{}, err
+			return plan.Plan{}, err
 		}
-		return d.Language.Assume(f.wan, f.lan), nil
+		facts := d.Language.Assume(f.wan, f.lan)
+		facts.MTU, facts.Work = f.mtu, work
+		return plan.Make(f.line, facts, f.preferences)
 	}
 	at := routerFlags{targetFlags: f.where, stateDir: defaultStateDir, preview: true}
 	if c.Flags().Changed("for") {
@@ -216,12 +214,10 @@ func (f *planFlags) facts(c *cobra.Command) (plan.Capabilities, error) {
 	}
 	r, err := at.open(c.Context())
 	if err != nil {
-		return plan.Capabilities{}, changeError(err)
+		return plan.Plan{}, changeError(err)
 	}
 	defer r.Close()
-	named := r.named(c.Context())
-	facts, err := r.facts(c.Context(), named(f.wan), named(f.lan))
-	return facts, changeError(err)
+	return r.planFor(c.Context(), f.wan, f.lan, plan.Capabilities{MTU: f.mtu, Work: work}, f.line, f.preferences)
 }
 
 // work reads what the router carries from the doctor's report; zero if none was given.

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"unbloat/internal/cure/plan"
+	"unbloat/internal/show/cli"
 	"unbloat/reason"
 	"unbloat/unit"
 )
@@ -22,13 +22,10 @@ func (f *planFlags) printSummary(out io.Writer, p plan.Plan, width int) error {
 	if width == 0 { // not a terminal
 		width = 78
 	}
-	w := fit(out, min(width, 90))
-	w.hang = 0
+	w := cli.FitTo(out, min(width, 90))
+	w.Hang = 0
 	fmt.Fprintf(w, "%s\n\n", summaryOf(p))
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(name string, cells ...string) {
-		fmt.Fprintf(t, "%s\t%s\n", name, strings.Join(cells, "\t"))
-	}
+	rows := [][]string{{"", "download", "upload"}}
 	both := func(name string, of func(s *plan.Shaper, line unit.Rate) string) {
 		cells := make([]string, 2)
 		line := plan.Line{}
@@ -43,9 +40,8 @@ func (f *planFlags) printSummary(out io.Writer, p plan.Plan, width int) error {
 				cells[i] = "–"
 			}
 		}
-		row(name, cells...)
+		rows = append(rows, append([]string{name}, cells...))
 	}
-	row("", "download", "upload")
 	both("line", func(_ *plan.Shaper, line unit.Rate) string { return rateOrDash(line) })
 	both("limit", func(s *plan.Shaper, _ unit.Rate) string { return s.Rate.Short() })
 	both("interface", func(s *plan.Shaper, _ unit.Rate) string { return s.Device })
@@ -58,11 +54,9 @@ func (f *planFlags) printSummary(out io.Writer, p plan.Plan, width int) error {
 			}
 			return string(shares[0].Class)
 		}
-		row("goes first", first(p.Classes.Down), first(p.Classes.Up))
+		rows = append(rows, []string{"goes first", first(p.Classes.Down), first(p.Classes.Up)})
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
+	cli.Columns(w, w.Width, rows)
 	for _, warning := range p.Warnings {
 		fmt.Fprintf(w, "\nNote: %s.\n", strings.TrimSuffix(warning.Text(reason.English(), reason.Terminal), "."))
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -29,7 +30,7 @@ func runPlanCommand(t *testing.T, stdin string, args ...string) (string, int, er
 	root.SetOut(&out)
 	root.SetIn(strings.NewReader(stdin))
 	root.SetArgs(append([]string{"plan"}, args...))
-	err := root.Execute()
+	err := root.ExecuteContext(context.WithValue(t.Context(), aRouter{}, false))
 	var e *cli.Error
 	switch {
 	case err == nil:

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -258,30 +257,30 @@ func endedBySignal(command string, err error) error {
 }
 
 // printProof prints the proof for a terminal.
-func printProof(w io.Writer, r *prove.Result) error {
-	var b strings.Builder
-	b.WriteString(brokenLine(r.Sentence+"\n", 78, 0) + "\n")
+func printProof(out io.Writer, r *prove.Result) error {
+	w := cli.Fit(out)
+	fmt.Fprintln(w, r.Sentence)
 	if r.PairsUsed == 0 { // there is no figure
-		_, err := io.WriteString(w, b.String())
-		return err
+		return w.Flush()
 	}
-	fmt.Fprintf(&b, "%-10s %11s %11s %12s %12s %7s\n", "", "p95", "over idle", "download", "upload", "lost")
+	rows := [][]string{{""}, {"p95"}, {"over idle"}, {"download"}, {"upload"}, {"lost"}}
 	for _, s := range r.Sides {
-		fmt.Fprintf(&b, "%-10s %8.1f ms %8.1f ms %12s %12s %5.1f %%\n", s.Name, s.P95Ms, s.IncreaseMs,
-			prove.Rate(s.GoodputDownBps), prove.Rate(s.GoodputUpBps), 100*s.Loss)
-	}
-	if r.P95Ms != nil {
-		fmt.Fprintf(&b, "\nchange     %8s ms   95 %% interval %s to %s ms\n", signed(r.P95Ms.Median), signed(r.P95Ms.Lo), signed(r.P95Ms.Hi))
-	}
-	for _, d := range []struct {
-		name string
-		*verdict.Change
-	}{{"download", r.GoodputDown}, {"upload", r.GoodputUp}} {
-		if d.Change != nil {
-			fmt.Fprintf(&b, "%-10s %8s %%    95 %% interval %s to %s %%\n", d.name, signed(100*d.Median), signed(100*d.Lo), signed(100*d.Hi))
+		for i, cell := range []string{s.Name, fmt.Sprintf("%.1f ms", s.P95Ms), fmt.Sprintf("%.1f ms", s.IncreaseMs),
+			prove.Rate(s.GoodputDownBps), prove.Rate(s.GoodputUpBps), fmt.Sprintf("%.1f %%", 100*s.Loss)} {
+			rows[i] = append(rows[i], cell)
 		}
 	}
-	fmt.Fprintf(&b, "\nMedians of %d pairs, %s load, %.0f s in all; order by seed %d.\n", r.PairsUsed, r.Phase, r.LineSeconds, r.Seed)
-	_, err := io.WriteString(w, b.String())
-	return err
+	fmt.Fprintln(w)
+	cli.Columns(w, w.Width, rows)
+	fmt.Fprintln(w)
+	change := func(name, unit string, scale float64, c *verdict.Change) {
+		if c != nil {
+			fmt.Fprintf(w, "%s: %s %s (95 %% interval %s to %s %s)\n", name, signed(scale*c.Median), unit, signed(scale*c.Lo), signed(scale*c.Hi), unit)
+		}
+	}
+	change("change of p95", "ms", 1, r.P95Ms)
+	change("change of the download", "%", 100, r.GoodputDown)
+	change("change of the upload", "%", 100, r.GoodputUp)
+	fmt.Fprintf(w, "\nMedians of %d pairs, %s load, %.0f s in all; order by seed %d.\n", r.PairsUsed, r.Phase, r.LineSeconds, r.Seed)
+	return w.Flush()
 }

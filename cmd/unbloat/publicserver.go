@@ -152,7 +152,7 @@ func (u *use) announce(p *public.Server, named bool) bool {
 
 func (u *use) say(format string, args ...any) {
 	if !u.quiet {
-		fmt.Fprintf(u.c.ErrOrStderr(), format+"\n", args...)
+		cli.Say(u.c.ErrOrStderr(), format, args...)
 	}
 }
 

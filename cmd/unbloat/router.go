@@ -297,6 +297,19 @@ func (r *router) facts(ctx context.Context, wan, lan string) (plan.Capabilities,
 	return r.driver.Detect(ctx, r.runner, wan, lan)
 }
 
+// planFor makes a plan for what the router has now: `plan` shows what `apply` would do.
+func (r *router) planFor(ctx context.Context, wan, lan string, given plan.Capabilities, line plan.Line, w plan.Preferences) (plan.Plan, error) {
+	named := r.named(ctx)
+	facts, err := r.facts(ctx, named(wan), named(lan))
+	if err != nil {
+		return plan.Plan{}, changeError(err)
+	}
+	facts.MTU, facts.Work = cmp.Or(given.MTU, facts.MTU), given.Work
+	r.names(ctx, w.Classes, &facts)
+	p, err := plan.Make(line, facts, w)
+	return p, r.lacking(ctx, facts.WAN, err)
+}
+
 // defaultWAN is the interface of the default routes.
 func (r *router) defaultWAN(ctx context.Context) (string, error) {
 	return r.driver.DefaultWAN(ctx, r.runner)

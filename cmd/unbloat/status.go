@@ -107,7 +107,7 @@ func newStatusCommand() *cobra.Command {
 				if err != nil {
 					return changeError(err)
 				}
-				w := fit(c.OutOrStdout(), cli.TerminalWidth(c.OutOrStdout()))
+				w := cli.Fit(c.OutOrStdout())
 				if err := errors.Join(f.printStatus(w, s, nil, 0), w.Flush()); err != nil {
 					return err
 				}
@@ -254,7 +254,7 @@ func (f *routerFlags) watchStatus(ctx context.Context, r *router, wan string, mo
 		case last != nil:
 			fmt.Fprintln(w)
 		}
-		lines := fit(w, cli.TerminalWidth(w))
+		lines := cli.Fit(w)
 		if err := errors.Join(f.printStatus(lines, s, last, now.Sub(at)), lines.Flush()); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"unbloat/internal/measure/framing"
 	"unbloat/internal/measure/verdict"
+	"unbloat/internal/show/cli"
 	"unbloat/reason"
 	"unbloat/unit"
 )
@@ -31,7 +32,7 @@ const (
 // printTest prints a test for a terminal of this width; 0 is no terminal: the grade, a
 // sentence and a table, and with verbose all that was measured.
 func printTest(out io.Writer, l *reason.Language, t *verdict.Test, width int, verbose bool) {
-	w := fit(out, width)
+	w := cli.FitTo(out, width)
 	defer w.Flush() // out keeps its errors
 	s := speaker{l, w}
 	if t.Label != "" {
@@ -45,7 +46,7 @@ func printTest(out io.Writer, l *reason.Language, t *verdict.Test, width int, ve
 		s.invalid(t)
 	}
 	fmt.Fprintln(w)
-	switch narrow := width >= narrowest; {
+	switch narrow := width >= cli.Narrowest; {
 	case verbose && (!narrow || width >= wholeTable):
 		s.wholeTable(t)
 	case narrow && width < shortTable:

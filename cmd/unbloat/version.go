@@ -39,7 +39,7 @@ func newVersionCommand() *cobra.Command {
 			if asJSON {
 				return cli.PrintJSON(c.OutOrStdout(), b)
 			}
-			w := fit(c.OutOrStdout(), cli.TerminalWidth(c.OutOrStdout()))
+			w := cli.Fit(c.OutOrStdout())
 			fmt.Fprintf(w, "unbloat %s (%s, %s/%s)\n", b.Version, b.Go, b.OS, b.Arch)
 			if b.Commit != "" {
 				fmt.Fprintf(w, "commit: %s\n", b.Commit)

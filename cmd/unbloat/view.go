@@ -10,6 +10,7 @@ import (
 
 	"unbloat/internal/keep/daemon"
 	"unbloat/internal/measure/path"
+	"unbloat/internal/show/cli"
 )
 
 // plainFlag adds the flag for lines instead of a view.
@@ -57,7 +58,7 @@ func (v *lineView) see(e daemon.RunEvent) {
 		v.lines.show(*e.Phase)
 	case e.Say != "" && v.errs != nil:
 		v.lines.clear()
-		fmt.Fprintln(v.errs, e.Say)
+		cli.Say(v.errs, "%s", e.Say)
 	}
 }
 
@@ -68,7 +69,7 @@ func (v *lineView) close() {
 	}
 	v.lines.clear()
 	for _, line := range v.said {
-		fmt.Fprintln(v.errs, line)
+		cli.Say(v.errs, "%s", line)
 	}
 	v.said = nil
 }

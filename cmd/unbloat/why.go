@@ -54,7 +54,7 @@ func newWhyCommand() *cobra.Command {
 				return changeError(err)
 			}
 			if len(x.Differs) > 0 {
-				fmt.Fprintf(c.ErrOrStderr(), "unbloat: warning: the router is not what was applied, and this is what the plan says: %s\n", strings.Join(x.Differs, "; "))
+				cli.Say(c.ErrOrStderr(), "unbloat: warning: the router is not what was applied, and this is what the plan says: %s", strings.Join(x.Differs, "; "))
 			}
 			if f.json {
 				return json.NewEncoder(c.OutOrStdout()).Encode(x)

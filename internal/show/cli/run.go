@@ -40,7 +40,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	}
 	code := ExitCode(err)
 	if text := ErrorText(err); text != "" {
-		fmt.Fprintf(errs, "%s: %s\n", root.Name(), strings.ReplaceAll(text, "\n", "\n  ")) // what follows is no line of ours
+		Say(errs, "%s: %s", root.Name(), strings.ReplaceAll(text, "\n", "\n  ")) // what follows is no line of ours
 	}
 	_ = errs.text.Flush()
 	if err != nil && !out.used && slices.Contains(args, "--json") {
