@@ -302,6 +302,44 @@ func TestRouterPageLines(t *testing.T) {
 	}
 }
 
+// After a start the chart begins where something is known, and while shaping was off it has
+// no limit. A tuning that kept nothing is no success, and its grade is said to be that of
+// the line as it is; an undo that somebody asked for is no failure; nobody is told of flags.
+func TestRouterPageCards(t *testing.T) {
+	for _, width := range []int{390, 1280} {
+		t.Run(fmt.Sprint(width), func(t *testing.T) {
+			f := drive(t, map[string]any{"flow": "cards", "width": width, "height": 844, "scheme": "light", "language": "en-US"})
+			limits, _ := f.Steps["limits"].([]any)
+			for _, l := range limits {
+				if l := l.(map[string]any); l["pieces"] != 2.0 || l["lowest"].(float64) > 0.9 {
+					t.Errorf("the limits are drawn in %v pieces, down to %v of the chart", l["pieces"], l["lowest"])
+				}
+			}
+			hour, _ := f.Steps["hour"].([]any)
+			if len(limits) != 2 || len(hour) < 3 {
+				t.Fatalf("limits %v, times %v", limits, hour)
+			}
+			first, err1 := time.Parse("3:04 PM", hour[0].(string))
+			last, err2 := time.Parse("3:04 PM", hour[len(hour)-1].(string))
+			if shown := (last.Sub(first) + 24*time.Hour) % (24 * time.Hour); err1 != nil || err2 != nil || shown < 10*time.Minute || shown > 14*time.Minute {
+				t.Errorf("of twelve minutes it shows %v: %v %v", hour, err1, err2)
+			}
+			if f.text(t, "badge") != "bulk" {
+				t.Errorf("who uploads is %q", f.Steps["badge"])
+			}
+			card := func(step, tone string, says, not string) {
+				x, _ := f.Steps[step].(map[string]any)
+				if text, _ := x["text"].(string); x["tone"] != tone || !strings.Contains(text, says) || strings.Contains(text, not) {
+					t.Errorf("%s: %q, %q", step, x["tone"], text)
+				}
+			}
+			card("keptNothing", "outcome plain", "Grade with the limits that were tried: F", "\nGrade: F")
+			card("failed", "outcome bad", "", "--server")
+			card("undone", "notice good", "undone", "failed")
+		})
+	}
+}
+
 // Who may only look sees everything and finds nothing to change.
 func TestRouterPageViewer(t *testing.T) {
 	long(t)

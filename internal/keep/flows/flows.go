@@ -35,7 +35,7 @@ type Flow struct {
 const (
 	MostFlows    = 1 << 17
 	MostMachines = 1024
-	keepFlows    = 100 // of the machine that is looked at
+	keepFlows    = 100 // of the machine that is looked at, or of all
 )
 
 // A Machine is what one of the home does.
@@ -43,7 +43,6 @@ type Machine struct {
 	Address  netip.Addr
 	Down, Up unit.Rate // now
 	Flows    int
-	Tin      uint8 // that most of its traffic has now, by its connections' marks; 0: not known
 }
 
 // A Table is what the home does at a time.
@@ -62,9 +61,6 @@ type FlowRate struct {
 
 // A Tracker finds rates from one reading to the next. It is for one goroutine.
 type Tracker struct {
-	// TinOf returns the tin that a connection's mark says; nil: marks say nothing.
-	TinOf func(mark uint32) uint8
-
 	seed  maphash.Seed
 	known map[uint64]seen
 	turn  uint32
@@ -73,7 +69,7 @@ type Tracker struct {
 
 	table    Table
 	machines map[netip.Addr]*tally
-	focus    netip.Addr // whose flows are kept
+	focus    netip.Addr // whose flows are kept; the zero address: all machines'
 	flows    []FlowRate
 }
 
@@ -87,7 +83,6 @@ type seen struct {
 type tally struct {
 	flows    int
 	up, down float64
-	tins     [16]float64
 }
 
 // NewTracker returns a tracker that knows nothing yet.
@@ -95,8 +90,8 @@ func NewTracker() *Tracker {
 	return &Tracker{seed: maphash.MakeSeed(), known: map[uint64]seen{}}
 }
 
-// Begin begins a reading. The flows of one machine are kept besides; the zero
-// address is none.
+// Begin begins a reading. The busiest flows of one machine are kept besides, or of all for
+// the zero address.
 func (t *Tracker) Begin(now time.Time, focus netip.Addr) {
 	t.turn++
 	t.now = now
@@ -148,15 +143,12 @@ func (t *Tracker) Add(f Flow) {
 	m.flows++
 	m.up += up
 	m.down += down
-	if t.TinOf != nil {
-		m.tins[t.TinOf(f.Mark)&15] += up + down
-	}
-	if f.Home.Addr() == t.focus {
+	if !t.focus.IsValid() || f.Home.Addr() == t.focus {
 		t.keep(FlowRate{f, unit.Rate(down), unit.Rate(up)})
 	}
 }
 
-// keep keeps the flows of the machine that is looked at, those that carry most.
+// keep keeps the flows that are looked at, those that carry most.
 func (t *Tracker) keep(f FlowRate) {
 	t.flows = append(t.flows, f)
 	if len(t.flows) >= 4*keepFlows {
@@ -186,14 +178,7 @@ func (t *Tracker) End() Table {
 	out := t.table
 	out.Machines = make([]Machine, 0, len(t.machines))
 	for a, m := range t.machines {
-		x := Machine{Address: a, Down: unit.Rate(m.down), Up: unit.Rate(m.up), Flows: m.flows}
-		most := 0.0
-		for tin, of := range m.tins {
-			if tin > 0 && of > most {
-				x.Tin, most = uint8(tin), of
-			}
-		}
-		out.Machines = append(out.Machines, x)
+		out.Machines = append(out.Machines, Machine{Address: a, Down: unit.Rate(m.down), Up: unit.Rate(m.up), Flows: m.flows})
 	}
 	t.machines = nil
 	sort.Slice(out.Machines, func(i, j int) bool {
@@ -203,8 +188,7 @@ func (t *Tracker) End() Table {
 	return out
 }
 
-// Focused returns the flows of the machine that Begin named, those that carry most
-// first.
+// Focused returns the flows that Begin has asked for, those that carry most first.
 func (t *Tracker) Focused() []FlowRate { return slices.Clone(busiest(t.flows)) }
 
 // HomeEnds returns which end of a connection is the home's. from and to are the ends

@@ -27,7 +27,6 @@ var start = time.Unix(1_800_000_000, 0)
 // and what was there at the first reading has no rate yet.
 func TestTracker(t *testing.T) {
 	x := flows.NewTracker()
-	x.TinOf = func(mark uint32) uint8 { return uint8(mark) }
 	read := func(at time.Duration, of ...flows.Flow) flows.Table {
 		x.Begin(start.Add(at), netip.MustParseAddr("192.168.1.7"))
 		for _, f := range of {
@@ -48,10 +47,10 @@ func TestTracker(t *testing.T) {
 	fresh := flows.Flow{Protocol: 6, Home: ap("192.168.1.8:5006"), Far: ap("198.51.100.2:443"), Up: 250, Down: 0, Mark: 2}
 	got = read(2*time.Second, call, load, other, fresh)
 	a, b := got.Machines[0], got.Machines[1]
-	if a.Address.String() != "192.168.1.7" || a.Down != 5_000_100_000 || a.Up != 50_000 || a.Flows != 2 || a.Tin != 4 {
+	if a.Address.String() != "192.168.1.7" || a.Down != 5_000_100_000 || a.Up != 50_000 || a.Flows != 2 {
 		t.Errorf("%+v", a)
 	}
-	if b.Address.String() != "192.168.1.8" || b.Up != 1000 || b.Flows != 2 || b.Tin != 2 {
+	if b.Address.String() != "192.168.1.8" || b.Up != 1000 || b.Flows != 2 {
 		t.Errorf("%+v", b)
 	}
 	all := x.Focused()

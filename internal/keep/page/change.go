@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"unbloat/internal/cure/classify"
 	"unbloat/internal/cure/tune"
 	"unbloat/internal/keep/daemon"
 	"unbloat/internal/keep/supervise"
@@ -15,9 +14,6 @@ import (
 	"unbloat/reason"
 	"unbloat/unit"
 )
-
-// tinOf is the tin that a connection's mark says.
-func tinOf(mark uint32) uint8 { return uint8(mark & classify.MarkMask >> classify.MarkShift) }
 
 // SetLine implements Router.
 func (s *Source) SetLine(ctx context.Context, l SetLine) (daemon.Change, error) {

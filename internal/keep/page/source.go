@@ -103,7 +103,6 @@ func (s *Source) State(ctx context.Context) State {
 		of[keyOf(x.Router, x.WAN)] = x
 	}
 	actions := map[string]daemon.Action{}
-	tins := map[uint8]string{}
 	for _, w := range status.WANs {
 		key := keyOf(w.Router, w.WAN)
 		set := of[key]
@@ -114,12 +113,9 @@ func (s *Source) State(ctx context.Context) State {
 		for _, a := range set.Last {
 			actions[a] = daemon.ActionLast
 		}
-		for tin, class := range set.Tins {
-			tins[uint8(tin)] = class
-		}
 	}
 	s.running(ctx, out.WANs)
-	table, sight := s.watch.table(now)
+	table, classes, sight := s.watch.table(now)
 	out.Sight, out.Flows = sight, table.Flows
 	names := s.watch.names(now)
 	for i, m := range table.Machines {
@@ -127,7 +123,7 @@ func (s *Source) State(ctx context.Context) State {
 			out.More++
 			continue
 		}
-		out.Machines = append(out.Machines, machineOf(m, names, actions, tins))
+		out.Machines = append(out.Machines, machineOf(m, names, actions, classes))
 	}
 	if len(out.WANs) == 1 && sight == SightClear {
 		carriedByHome(&out.WANs[0], table)
@@ -151,10 +147,10 @@ func carriedByHome(w *WAN, t flows.Table) {
 	}
 }
 
-func machineOf(m flows.Machine, names flows.Leases, actions map[string]daemon.Action, tins map[uint8]string) Machine {
+func machineOf(m flows.Machine, names flows.Leases, actions map[string]daemon.Action, classes map[netip.Addr]string) Machine {
 	address := m.Address.String()
 	lease := names[m.Address]
-	return Machine{Address: address, Name: lease.Name, MAC: lease.MAC, Class: tins[m.Tin], Down: m.Down, Up: m.Up, Flows: m.Flows,
+	return Machine{Address: address, Name: lease.Name, MAC: lease.MAC, Class: classes[m.Address], Down: m.Down, Up: m.Up, Flows: m.Flows,
 		Action: cmp.Or(actions[address], daemon.ActionNone)}
 }
 
@@ -321,7 +317,7 @@ func (s *Source) Machine(ctx context.Context, address netip.Addr) (MachineFlows,
 		}
 	}
 	all = all[:min(len(all), MostFlows)]
-	classes := s.classes(ctx, state.WANs, all)
+	classes := s.watch.classes(ctx, all)
 	for i, f := range all {
 		x := Flow{Protocol: protocol(f.Protocol), Home: endOf(f.Home), Far: endOf(f.Far),
 			Down: FlowWay{f.DownRate, f.Down, daemon.FlowClass{Why: []daemon.ClassWhy{}}}, Up: FlowWay{f.UpRate, f.Up, daemon.FlowClass{Why: []daemon.ClassWhy{}}}}
@@ -331,21 +327,6 @@ func (s *Source) Machine(ctx context.Context, address netip.Addr) (MachineFlows,
 		out.Flows = append(out.Flows, x)
 	}
 	return out, nil
-}
-
-// classes asks the daemon for the classes of flows; nil: it does not know.
-func (s *Source) classes(ctx context.Context, wans []WAN, all []flows.FlowRate) []daemon.FlowClasses {
-	i := slices.IndexFunc(wans, func(w WAN) bool { return w.Router == "" && w.Classes })
-	if i < 0 || len(all) == 0 {
-		return nil
-	}
-	var p daemon.ClassesParams
-	for _, f := range all {
-		p.Flows = append(p.Flows, daemon.FlowParams{Protocol: protocol(f.Protocol), Home: endOf(f.Home), Far: endOf(f.Far), Bytes: f.Up + f.Down,
-			Packets: f.Packets, Answered: f.Answered, Mark: f.Mark})
-	}
-	out, _ := s.o.Daemon.Classes(ctx, named(wans[i].WAN), p)
-	return out
 }
 
 // protocol names IP's protocol.

@@ -490,6 +490,33 @@ func TestMachinesOnThePage(t *testing.T) {
 	}
 }
 
+// A machine that uploads has the class of its upload, and not that of the acknowledgements
+// that come back.
+func TestMachineHasTheClassOfItsTraffic(t *testing.T) {
+	h := newHome(t)
+	p := h.open(t)
+	up := flows.Flow{Protocol: 6, Home: netip.MustParseAddrPort("192.168.1.7:5005"), Far: netip.MustParseAddrPort("198.51.100.2:443"), Up: 1 << 30, Down: 1 << 24, Packets: 1 << 20, Answered: true}
+	h.router.mu.Lock()
+	h.router.at.(*fake.Linux).Kernel.Remembers = fmt.Sprintf(`{"flows":[{"protocol":6,"home":%q,"seen":%[1]q,"far":%q,"up":{"bytes":1073741824,"lane":"normal","code":%d},"down":{"bytes":16777216,"lane":"interactive","code":%d}}],"machines":[]}`,
+		up.Home, up.Far, classify.Ordinary, classify.Acknowledges)
+	h.router.mu.Unlock()
+	h.until("the machine's class", func() bool {
+		h.mu.Lock()
+		up.Up, up.Down = up.Up+1<<20, up.Down+20_000
+		h.flows = []flows.Flow{up}
+		h.mu.Unlock()
+		for _, m := range p.state(t).Machines {
+			if m.Address == "192.168.1.7" && m.Class != "" {
+				if m.Class != "normal" {
+					t.Fatalf("a machine that uploads is %q: %+v", m.Class, m)
+				}
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // Findings are shown, and what the daemon can mend it mends.
 func TestHealthOnThePage(t *testing.T) {
 	h := newHome(t)

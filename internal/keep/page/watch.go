@@ -2,12 +2,16 @@ package page
 
 import (
 	"context"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
 	"unbloat/guard"
+	"unbloat/internal/keep/daemon"
 	"unbloat/internal/keep/flows"
+	"unbloat/unit"
 )
 
 // Times of a watch.
@@ -33,6 +37,7 @@ type watch struct {
 	at    time.Time // of last
 	last  flows.Table
 	sight Sight
+	class map[netip.Addr]string // of each machine's traffic at the reading before
 
 	named  time.Time
 	leases flows.Leases
@@ -40,15 +45,14 @@ type watch struct {
 
 func newWatch(o SourceOptions) *watch {
 	w := &watch{o: o, tracker: flows.NewTracker(), sight: SightClear}
-	w.tracker.TinOf = tinOf
 	if o.Each == nil {
 		w.sight = SightNone
 	}
 	return w
 }
 
-// table returns what was read last, and has it read again.
-func (w *watch) table(now time.Time) (flows.Table, Sight) {
+// table returns what was read last, with the machines' classes, and has it read again.
+func (w *watch) table(now time.Time) (flows.Table, map[netip.Addr]string, Sight) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.o.Each != nil && !w.busy && !now.Before(w.next) {
@@ -56,16 +60,23 @@ func (w *watch) table(now time.Time) (flows.Table, Sight) {
 		go func() {
 			ctx, cancel := context.WithTimeout(context.Background(), readMost)
 			defer cancel()
-			guard.Contain(func() { _, _, _ = w.read(ctx, netip.Addr{}) }, w.o.Panicked)
+			began, class := w.o.Now(), map[netip.Addr]string(nil)
+			guard.Contain(func() {
+				if all, _, err := w.read(ctx, netip.Addr{}); err == nil {
+					class = machineClasses(all, w.classes(ctx, all))
+				}
+			}, w.o.Panicked)
+			took := w.o.Now().Sub(began)
 			w.mu.Lock()
-			w.busy = false
+			w.class, w.busy = class, false
+			w.next = began.Add(max(readEvery, readShare*took))
 			w.mu.Unlock()
 		}()
 	}
 	if now.Sub(w.at) > readOld {
-		return flows.Table{}, w.sight
+		return flows.Table{}, nil, w.sight
 	}
-	return w.last, w.sight
+	return w.last, w.class, w.sight
 }
 
 // read reads the connections once, and returns those of one machine.
@@ -95,6 +106,48 @@ func (w *watch) read(ctx context.Context, focus netip.Addr) ([]flows.FlowRate, f
 		w.sight = SightBytes
 	}
 	return w.tracker.Focused(), table, nil
+}
+
+// classes asks the daemon for the classes of flows; nil: it does not know.
+func (w *watch) classes(ctx context.Context, all []flows.FlowRate) []daemon.FlowClasses {
+	settings, _ := w.o.Daemon.Settings(ctx, daemon.Name{}) // none: it does not know
+	i := slices.IndexFunc(settings, func(s daemon.Settings) bool { return s.Router == "" && s.Classes })
+	if i < 0 || len(all) == 0 {
+		return nil
+	}
+	var p daemon.ClassesParams
+	for _, f := range all {
+		p.Flows = append(p.Flows, daemon.FlowParams{Protocol: protocol(f.Protocol), Home: endOf(f.Home), Far: endOf(f.Far), Bytes: f.Up + f.Down,
+			Packets: f.Packets, Answered: f.Answered, Mark: f.Mark})
+	}
+	out, err := w.o.Daemon.Classes(ctx, daemon.Name{WAN: settings[i].WAN}, p)
+	if err != nil || len(out) != len(all) {
+		return nil
+	}
+	return out
+}
+
+// machineClasses returns for each machine the class that most of its traffic has now, each
+// direction by its own: the acknowledgements of an upload do not make a machine quick.
+func machineClasses(all []flows.FlowRate, classes []daemon.FlowClasses) map[netip.Addr]string {
+	most, out := map[netip.Addr]map[string]unit.Rate{}, map[netip.Addr]string{}
+	for i, c := range classes {
+		a := all[i].Home.Addr()
+		if most[a] == nil {
+			most[a] = map[string]unit.Rate{}
+		}
+		most[a][c.Down.Class] += all[i].DownRate
+		most[a][c.Up.Class] += all[i].UpRate
+	}
+	for a, of := range most {
+		delete(of, "") // not known
+		for _, class := range slices.Sorted(maps.Keys(of)) {
+			if of[class] > of[out[a]] {
+				out[a] = class
+			}
+		}
+	}
+	return out
 }
 
 // focus reads the flows of one machine now.

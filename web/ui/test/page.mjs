@@ -1,6 +1,6 @@
 // Drives the router's page in a headless Chromium as its people would, against the
 // stand-in, and prints what it found as JSON. web/ui's tests call it:
-//   node page.mjs '{"flow":"first|mend|undo|gone|idle|looks|viewer|pictures","width":…,"height":…,"scheme":"light","language":"en-US","shots":"DIR"|""}'
+//   node page.mjs '{"flow":"first|mend|undo|gone|idle|looks|viewer|cards|pictures","width":…,"height":…,"scheme":"light","language":"en-US","shots":"DIR"|""}'
 import { join } from "node:path";
 import { tabTo } from "../../test/visitor.mjs";
 import { begin } from "./checks.mjs";
@@ -214,6 +214,42 @@ const flows = {
     }
     step("controls", await page.evaluate(() => [...document.querySelectorAll("#view [data-do]")].map((e) => e.dataset.do)));
     step("posts", server.home.asked.filter((a) => a.startsWith("POST")));
+  },
+
+  // What a start, a tuning that kept nothing, one that failed, and an undo look like.
+  async cards() {
+    const h = server.home.hour;
+    const minutes = 12;
+    for (const l of [h, h.down, h.up]) for (const k of Object.keys(l)) if (Array.isArray(l[k])) l[k] = l[k].slice(-minutes * 60);
+    for (const w of [h.down, h.up]) w.rate_bps = w.rate_bps.map((r, i) => (i > 240 && i < 420 ? 0 : r)); // shaping was off
+    await login();
+    await shown(".history svg");
+    const limits = await page.evaluate(() => [...document.querySelectorAll(".history svg")].flatMap((p) => [...p.querySelectorAll("path.limit")].map((c) => ({ d: c.getAttribute("d"), floor: Math.max(...[...p.querySelectorAll("line.grid")].map((g) => Number(g.getAttribute("y1")))) }))));
+    step("limits", limits.map(({ d, floor }) => ({ pieces: d.split("M").length - 1, lowest: Math.max(...[...d.matchAll(/[ML][\d.]+ ([\d.]+)/g)].map((m) => Number(m[1]))) / floor })));
+    const ends = await page.evaluate(() => [...[...document.querySelectorAll(".history svg")].at(-1).querySelectorAll("text")].map((t) => t.textContent).filter((t) => /\d:\d/.test(t)));
+    step("hour", ends);
+    await look("start");
+    await open("who");
+    step("badge", await text('#view .machine[data-key="192.168.1.23"] .class'));
+    await look("machines");
+    await open("line");
+    const ended = async (o) => {
+      await page.click("#run-tune");
+      await shown(".running");
+      Object.assign(server.home.wan.running, { ended: true, progress: 1, ...o });
+      await shown(".outcome");
+      return { text: await text(".outcome"), tone: await page.locator(".outcome").getAttribute("class") };
+    };
+    step("keptNothing", await ended({ result: { ...server.home.results[2], kind: "tune", kept: false } }));
+    await look("kept-nothing");
+    step("failed", await ended({ error: { code: "failed", text: "no server answers; name one with --server HOST" } }));
+    await look("failed");
+    await page.click("#onoff");
+    await shown("#waiting");
+    await page.click("#undo");
+    await shown("#notice");
+    step("undone", { text: await text("#notice p"), tone: await page.locator("#notice").getAttribute("class") });
+    await look("undone");
   },
 
   // The pictures of docs/page.md, each on its own device.

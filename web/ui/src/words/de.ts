@@ -246,7 +246,7 @@ export const de: Words = {
   uses: { call: "Gespräch", game: "Spiel", stream: "Film", browsing: "Surfen" },
   fell: "Bis die Verzögerung fiel",
   gradeKept: "Note mit den neuen Grenzen",
-  gradeAsIs: "Note der Leitung mit den Grenzen, die probiert wurden",
+  gradeAsIs: "Note mit den Grenzen, die probiert wurden",
   idleTrip: "Umlaufzeit ohne Last, ms",
   addedDown: "Mehr beim Download, ms",
   addedUp: "Mehr beim Upload, ms",

@@ -255,7 +255,7 @@ export const en = {
   uses: { call: "A call", game: "A game", stream: "A film", browsing: "Browsing" } as Record<string, string>,
   fell: "Until the delay fell",
   gradeKept: "Grade with the new limits",
-  gradeAsIs: "Grade of the line as it was measured, with the limits that were tried",
+  gradeAsIs: "Grade with the limits that were tried",
   idleTrip: "Round trip, idle, ms",
   addedDown: "Added while downloading, ms",
   addedUp: "Added while uploading, ms",
