@@ -153,12 +153,8 @@ func (f *planFlags) sayGuess(c *cobra.Command, p plan.Plan) {
 	if f.lan == "" && p.LAN != "" {
 		guessed, flags = append(guessed, p.LAN), append(flags, "--lan IF")
 	}
-	switch len(guessed) {
-	case 0:
-	case 1:
-		cli.Say(c.ErrOrStderr(), "%s is a guess, the usual name on %s; name yours with %s, or have the router asked: --here on itself, --router from elsewhere.", guessed[0], p.Platform, flags[0])
-	default:
-		cli.Say(c.ErrOrStderr(), "%s are guesses, the usual names on %s; name yours with %s, or have the router asked: --here on itself, --router from elsewhere.", strings.Join(guessed, " and "), p.Platform, strings.Join(flags, " and "))
+	if len(guessed) > 0 {
+		cli.Say(c.ErrOrStderr(), "Guessed: %s, as is usual on %s. Name yours with %s, or have the router asked with --router.", strings.Join(guessed, " and "), p.Platform, strings.Join(flags, " and "))
 	}
 }
 
