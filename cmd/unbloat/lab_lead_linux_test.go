@@ -76,6 +76,9 @@ func asDocumented(t *testing.T, output string, block int) {
 	if at >= len(parts) {
 		t.Fatalf("%s has no block %d", file, block)
 	}
+	if block > 0 {
+		text = brief(text)
+	}
 	digits := regexp.MustCompile(`[0-9][0-9.,]*`)
 	asked := func(text string) (out []string) { // the questions and commands: the figures between them differ from run to run
 		for line := range strings.Lines(text) {
@@ -95,6 +98,26 @@ func asDocumented(t *testing.T, output string, block int) {
 	if d := cmp.Diff(asked(parts[at]), asked(text)); d != "" {
 		t.Errorf("%s has another transcript (-update rewrites it): -was +now\n%s", file, d)
 	}
+}
+
+// brief is a transcript without what test and plan print, which the one before it shows.
+func brief(text string) string {
+	var out []string
+	for i, p := range strings.Split(strings.TrimSpace(text), "\n\n") {
+		command, _, _ := strings.Cut(p, " --")
+		switch {
+		case command == "$ unbloat test" || command == "$ unbloat plan":
+			lines := strings.Split(p, "\n")
+			n := 1
+			for n < len(lines) && strings.HasPrefix(lines[n], "  ") {
+				n++
+			}
+			out = append(out, strings.Join(lines[:n], "\n")+"\n…")
+		case i == 0 || strings.Contains(p, "n] ") || strings.HasPrefix(p, "$ ") || strings.HasPrefix(p, "Before:") || strings.HasPrefix(p, "Done."):
+			out = append(out, p)
+		}
+	}
+	return strings.Join(out, "\n\n") + "\n"
 }
 
 // aFirstUse is the line of both.

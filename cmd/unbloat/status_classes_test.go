@@ -76,7 +76,7 @@ func TestStatusUnjudged(t *testing.T) {
 		s := routerStatus{Committed: []keptState{{WAN: "wan", Time: "2026-01-01T00:00:00Z", Plan: p}}}
 		var out strings.Builder
 		s.printState(&out)
-		if says := strings.Contains(out.String(), "calls are not protected by how flows behave"); says != (why != "") || !strings.Contains(out.String(), why) {
+		if says := strings.Contains(out.String(), "calls have a fair share of the line, but don't go first"); says != (why != "") || !strings.Contains(out.String(), why) {
 			t.Errorf("%q: %s", why, out.String())
 		}
 	}

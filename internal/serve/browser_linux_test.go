@@ -54,6 +54,7 @@ type found struct {
 	StoredSentence string
 	Path           string
 	Focus          string
+	WhatNow        int // how often it says what to do about a bad line
 	Test           verdict.Test
 }
 
@@ -111,6 +112,13 @@ func visit(t *testing.T, line shape, o options) found {
 	f.Said = slices.DeleteFunc(slices.Compact(f.Said), func(s string) bool { return s == "" })
 	if n := len(f.Said); n > 12 { // a stopped test, and one of three loads, has one sentence per step
 		t.Errorf("a screen reader was told %d times: %q", n, f.Said)
+	}
+	bad := f.Test.Grade == verdict.GradeD || f.Test.Grade == verdict.GradeF
+	if !f.Test.Valid {
+		bad = f.Test.Certain() != nil
+	}
+	if bad != (f.WhatNow == 1) {
+		t.Errorf("of grade %q, valid %v, it says %d times what to do", f.Test.Grade, f.Test.Valid, f.WhatNow)
 	}
 	if f.Focus != "go" {
 		t.Errorf("the focus went to %q", f.Focus)

@@ -67,6 +67,7 @@ try {
   found.language = await page.evaluate(() => document.documentElement.lang);
   found.grade = await page.locator(".grade").innerText();
   found.sentence = await page.locator("#result-title").innerText();
+  found.whatNow = await page.locator("#result .hint").count();
   found.focus = await page.evaluate(() => document.activeElement?.id);
   await page.locator("#stored").focus();
   await page.keyboard.press("Enter");

@@ -50,7 +50,7 @@ func able(ctx context.Context, r platform.Runner) (said string, absent bool, err
 	said, _, _ = strings.Cut(strings.TrimSpace(string(out)), "\n")
 	var missing *platform.MissingToolError
 	if errors.As(err, &missing) {
-		return "unbloat judges how flows behave by a BPF program; neither is unbloat on the router to load it, nor a tc(8) that can (built with libbpf)", true, err
+		return "that takes unbloat on the router itself, or its tc(8) built with libbpf", true, err
 	}
 	return said, strings.Contains(said, "another version"), err
 }
