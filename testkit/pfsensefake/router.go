@@ -12,7 +12,6 @@ import (
 
 	"unbloat/testkit/dnctl"
 	"unbloat/testkit/fake"
-	freebsd "unbloat/testkit/fake"
 )
 
 // Files of pfSense.
@@ -72,7 +71,7 @@ const guests = `<?xml version="1.0"?>
 func New() *Router {
 	r := &Router{Dnctl: &dnctl.Machine{}, Machine: fake.NewMachine(map[string]string{configFile: guests}), Now: time.Date(2026, 3, 31, 12, 0, 0, 0, time.UTC), phrases: phrases()}
 	changes := func(args []string) bool { return !slices.Contains(args, "show") && !slices.Contains(args, "list") }
-	r.Tools["dnctl"] = fake.Tool{Run: freebsd.Program(r.Dnctl, "dnctl", r.Files), Changes: changes}
+	r.Tools["dnctl"] = fake.Tool{Run: fake.Program(r.Dnctl, "dnctl", r.Files), Changes: changes}
 	r.Tools["pfSsh.php"] = fake.Tool{Run: r.shell, Changes: func([]string) bool { return true }}
 	r.Shows = r.Dnctl.State
 	r.Load()
