@@ -67,16 +67,20 @@ func (k clock) within(perSecond uint64, shift uint) uint64 {
 	return perSecond << (shift + uint(k)) / uint64(time.Second)
 }
 
-// Tick and Moment are an instant as the program counts it.
-func Tick(t unit.Instant) uint64   { return uint64(t) >> ticks }
+// Tick is an instant as the program counts it.
+func Tick(t unit.Instant) uint64 { return uint64(t) >> ticks }
+
+// Moment is the same, finer.
 func Moment(t unit.Instant) uint64 { return uint64(t) >> moments }
 
 // Until returns how long after a tick another one is.
 func Until(now, tick uint64) time.Duration { return time.Duration(max(tick, now)-now) << ticks }
 
-// RateOfWindow and RateOfSecond return the rate at a tick of what an estimate of bytes had at
-// an earlier one.
+// RateOfWindow returns the rate at a tick of what an estimate of bytes had at an earlier one,
+// over a quarter of a second.
 func RateOfWindow(bytes, at, now uint64) unit.Rate { return rateOf(bytes, at, now, window) }
+
+// RateOfSecond is the same over a second.
 func RateOfSecond(bytes, at, now uint64) unit.Rate { return rateOf(bytes, at, now, second) }
 
 func rateOf(bytes, at, now uint64, shift uint) unit.Rate {

@@ -11,12 +11,16 @@ import (
 	"unbloat/internal/cure/classify"
 )
 
+// foreign is the object for processors of the other byte order, in builds that reach other
+// routers.
+var foreign []byte
+
 // File returns the object with the constants written in, as tc(8) loads it, for processors of
 // a byte order. seed is that of the hashes.
 func (w Wanted) File(order binary.ByteOrder, seed uint32) ([]byte, error) {
 	at, object, err := limitsIn(slices.Clone(object()), order)
 	if err != nil {
-		at, object, err = limitsIn(slices.Clone(foreign()), order)
+		at, object, err = limitsIn(slices.Clone(foreign), order)
 	}
 	if err == nil && classify.PlacesFor(w.Policy.Limits.Flows) != classify.PlacesFor(flowsOfFile) {
 		err = fmt.Errorf("tc(8) loads tables for %d flows, not for %d", flowsOfFile, w.Policy.Limits.Flows)

@@ -7,6 +7,4 @@ import _ "embed" // the object
 //go:embed classifier_bpfeb.o
 var objectOfBig []byte
 
-// foreign is the object for processors of the other byte order, which a router may have that
-// is reached by SSH.
-func foreign() []byte { return objectOfBig }
+func init() { foreign = objectOfBig }

@@ -171,7 +171,7 @@ func liftLimit() error {
 // Known reports whether a program's tag, which is a hash of its instructions, is
 // that of ours.
 func Known(what, tag string) bool {
-	return slices.ContainsFunc([][]byte{object(), foreign()}, func(object []byte) bool {
+	return slices.ContainsFunc([][]byte{object(), foreign}, func(object []byte) bool {
 		spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
 		if err != nil || spec.Programs[what] == nil {
 			return false
