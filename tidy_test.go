@@ -183,7 +183,7 @@ func TestFewTaggedFiles(t *testing.T) {
 			pairs = append(pairs, s.path)
 		}
 	}
-	const mostTagged, mostPairs = 26, 6
+	const mostTagged, mostPairs = 27, 6
 	if t.Logf("%d files with the tag router, %d of them only for it", len(tagged), len(pairs)); len(tagged) > mostTagged || len(tagged) == 0 {
 		t.Errorf("%d files have the tag router, at most %d may: %q", len(tagged), mostTagged, tagged)
 	}
@@ -950,7 +950,7 @@ func TestHouse(t *testing.T) {
 		n, most int
 	}{
 		{"packages with code", len(lines), 81},
-		{"lines of product code, without the laboratory, stand-ins, tests, comments and blank lines", product, 89610},
+		{"lines of product code, without the laboratory, stand-ins, tests, comments and blank lines", product, 90390},
 	} {
 		t.Logf("%d %s, at most %d", x.n, x.what, x.most)
 		if x.n > x.most {

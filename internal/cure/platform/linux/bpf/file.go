@@ -11,10 +11,6 @@ import (
 	"unbloat/internal/cure/classify"
 )
 
-// foreign is the object for processors of the other byte order, in builds that reach other
-// routers.
-var foreign []byte
-
 // File returns the object with the constants written in, as tc(8) loads it, for processors of
 // a byte order. seed is that of the hashes.
 func (w Wanted) File(order binary.ByteOrder, seed uint32) ([]byte, error) {

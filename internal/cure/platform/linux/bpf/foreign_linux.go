@@ -4,7 +4,8 @@ package bpf
 
 import _ "embed" // the object
 
+// foreign is the object for processors of the other byte order, which a router may have that
+// is reached by SSH.
+//
 //go:embed classifier_bpfeb.o
-var objectOfBig []byte
-
-func init() { foreign = objectOfBig }
+var foreign []byte
