@@ -243,6 +243,19 @@ func TestRouterPageUndoes(t *testing.T) {
 	f.want(t, "event", "Nobody confirmed a change, so it was undone.")
 }
 
+// A person makes rules of their own, limits a machine, and takes a rule away; what names
+// nothing is refused. The line has what they asked for once they keep it.
+func TestRouterPageOwnRules(t *testing.T) {
+	f := drive(t, phone("own", "light", "en-US"))
+	f.want(t, "wrong", "Choose a machine, a protocol or a port")
+	f.want(t, "rules", "voice 192.168.1.31 udp 3478-3497; bulk 192.168.1.40 tcp 6881-6889")
+	f.want(t, "limits", "192.168.1.40 20 Mbit/s / 2 Mbit/s; 192.168.1.23 8 Mbit/s / 0.5 Mbit/s")
+	if left := f.text(t, "left"); left != "bulk 192.168.1.40 tcp 6881-6889" {
+		t.Errorf("left: %q", left)
+	}
+	f.want(t, "said", "tv", "laptop")
+}
+
 // Without its stream the page asks. When the daemon is gone it says so, and that a
 // change that waits is undone there; it comes back by itself.
 func TestRouterPageGone(t *testing.T) {

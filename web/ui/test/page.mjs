@@ -1,6 +1,6 @@
 // Drives the router's page in a headless Chromium as its people would, against the
 // stand-in, and prints what it found as JSON. web/ui's tests call it:
-//   node page.mjs '{"flow":"first|mend|undo|gone|idle|looks|viewer|cards|pictures","width":…,"height":…,"scheme":"light","language":"en-US","shots":"DIR"|""}'
+//   node page.mjs '{"flow":"first|mend|undo|gone|idle|looks|viewer|cards|pictures|own|day|dossier","width":…,"height":…,"scheme":"light","language":"en-US","shots":"DIR"|""}'
 import { join } from "node:path";
 import { tabTo } from "../../test/visitor.mjs";
 import { begin } from "./checks.mjs";
@@ -281,6 +281,42 @@ const flows = {
     await page.click('[data-address="192.168.1.23"][data-action="last"]');
     await shown("#waiting");
     await shot("phone-dark.png");
+  },
+
+  // Rules of one's own: one is refused, one is made and kept, a machine is limited, and a rule
+  // is taken away.
+  async own() {
+    await login();
+    await open("who");
+    const keep = async () => {
+      await shown("#waiting");
+      await page.click('[data-do="keep"]');
+      await page.waitForFunction(() => document.getElementById("waiting") === null || document.getElementById("waiting").hidden);
+    };
+    await page.click('[data-key="own"] summary');
+    await look("own");
+    await page.click('form[data-do="own"] button');
+    await until(() => document.getElementById("own-wrong").textContent !== "");
+    step("wrong", await text("#own-wrong"));
+    await page.selectOption("#own-class", "bulk");
+    await page.selectOption("#own-machine", "192.168.1.40");
+    await page.selectOption("#own-protocol", "tcp");
+    await page.fill("#own-port", "6881-6889");
+    await page.click('form[data-do="own"] button');
+    await keep();
+    step("rules", server.home.wan.rules.join("; "));
+    await page.click('[data-key="most"] summary');
+    await page.selectOption("#most-machine", "192.168.1.23");
+    await page.fill("#most-down", "8");
+    await page.fill("#most-up", "0,5");
+    await page.click('form[data-do="most"] button');
+    await keep();
+    step("limits", server.home.wan.limits.join("; "));
+    await page.click('[data-do="disown"][data-kind="rules"]');
+    await keep();
+    step("left", server.home.wan.rules.join("; "));
+    step("said", await text('[data-key="own rules"]'));
+    await look("limited");
   },
 
   // A day's incidents, as a test measured them (o.incidents, shifted to today).

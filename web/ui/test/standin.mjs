@@ -188,11 +188,13 @@ export async function standIn(dist, home) {
     },
     "POST line": (b) =>
       change(
-        b.machine ? "rule" : b.on === false ? "off" : b.on === true ? "on" : b.follow !== undefined ? "follow" : "line",
+        b.machine || b.rules || b.limits ? "rule" : b.on === false ? "off" : b.on === true ? "on" : b.follow !== undefined ? "follow" : "line",
         ({ wan, machines }) => {
           if (b.machine) machines.find((m) => m.address === b.machine).action = b.action;
           if (b.down_bps) Object.assign(wan.down, { line_bps: b.down_bps, rate_bps: b.down_bps * 0.95, capacity_bps: 0 });
           if (b.up_bps) Object.assign(wan.up, { line_bps: b.up_bps, rate_bps: b.up_bps * 0.95, capacity_bps: 0 });
+          if (b.rules) wan.rules = b.rules;
+          if (b.limits) wan.limits = b.limits;
           if (b.follow !== undefined) wan.follow = b.follow;
           if (b.on !== undefined) {
             wan.on = b.on;
