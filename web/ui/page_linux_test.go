@@ -248,9 +248,9 @@ func TestRouterPageUndoes(t *testing.T) {
 func TestRouterPageOwnRules(t *testing.T) {
 	f := drive(t, phone("own", "light", "en-US"))
 	f.want(t, "wrong", "Choose a machine, a protocol or a port")
-	f.want(t, "rules", "voice 192.168.1.31 udp 3478-3497; bulk 192.168.1.40 tcp 6881-6889")
+	f.want(t, "rules", "class=voice,home=192.168.1.31,protocol=udp,port=3478-3497; class=bulk,home=192.168.1.40,protocol=tcp,port=6881-6889")
 	f.want(t, "limits", "192.168.1.40 20 Mbit/s / 2 Mbit/s; 192.168.1.23 8 Mbit/s / 0.5 Mbit/s")
-	if left := f.text(t, "left"); left != "bulk 192.168.1.40 tcp 6881-6889" {
+	if left := f.text(t, "left"); left != "class=bulk,home=192.168.1.40,protocol=tcp,port=6881-6889" {
 		t.Errorf("left: %q", left)
 	}
 	f.want(t, "said", "tv", "laptop")

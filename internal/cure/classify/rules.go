@@ -28,33 +28,6 @@ type Rule struct {
 	Below     unit.Size   `json:"below_bytes,omitempty" toml:"below_bytes"` // what the connection has carried both ways; 0: any
 }
 
-// ParseRule reads a rule as people write one in a line: a class, and the machine, the protocol
-// and the port at either end as far as the rule has them, as "voice 192.168.1.7 udp 3478-3497".
-func ParseRule(text string) (r Rule, err error) {
-	words := strings.Fields(text)
-	if len(words) < 2 || strings.Join(words, " ") != text || !slices.Contains(AllClasses(), Class(words[0])) {
-		return r, fmt.Errorf("%q: begins with a class (%v), and then says of which machine, protocol or port, as in voice 192.168.1.7 udp 3478-3497", text, AllClasses())
-	}
-	r = Rule{Name: text, Class: Class(words[0])}
-	for _, w := range words[1:] {
-		var ports PortRange
-		switch kind, _ := KindOfHost(w); {
-		case slices.Contains([]string{"tcp", "udp", "icmp"}, w) && r.Protocol == "":
-			r.Protocol = w
-		case ports.UnmarshalText([]byte(w)) == nil && len(r.Port) == 0:
-			r.Port = []PortRange{ports}
-		case kind != HostName && len(r.Home) == 0:
-			r.Home = []string{w}
-		default:
-			return r, fmt.Errorf("%q: %q is not the address of a machine, a protocol (tcp, udp, icmp) or a port, or there is one already", text, w)
-		}
-	}
-	if r.Protocol == "icmp" && r.HasPorts() {
-		return r, fmt.Errorf("%q: icmp has no ports", text)
-	}
-	return r, nil
-}
-
 // EndPorts are ports by the end that has them; empty is any.
 type EndPorts struct{ Home, Far []PortRange }
 

@@ -77,7 +77,7 @@ type WAN struct {
 	Classes   string       // on, off or the path of a class file; "": by the plan
 	First     []netip.Addr // machines of the home whose traffic goes first
 	Last      []netip.Addr // machines of the home that get what the others leave
-	OwnRules  []string     // as classify.ParseRule reads them
+	OwnRules  []string     // as plan.ParseRule reads them
 	Limits    []string     // as plan.ParseHardLimit reads them
 	AQM       plan.AQM
 	Side      plan.Side
@@ -467,7 +467,7 @@ func meant(e *toml.DecodeError) string {
 	case key == "first", key == "last":
 		return key + ` takes a list of addresses of machines, as in ` + key + ` = ["192.168.1.7"]`
 	case key == "rules":
-		return `rules takes a list of rules, as in rules = ["voice 192.168.1.7 udp 3478-3497"]`
+		return `rules takes a list of rules, as in rules = ["class=voice,home=192.168.1.7,protocol=udp,port=3478-3497"]`
 	case key == "limits":
 		return `limits takes a list of machines and their rates, as in limits = ["192.168.1.7 5 Mbit/s"]`
 	case key == "allow":

@@ -114,10 +114,9 @@ func TestRefused(t *testing.T) {
 		{ok + "[ui]\nlisten = \"127.0.0.1:7690\"\ntls = \"yes\"\n", "F:7: tls is true or false"},
 		{ok + "[ui]\nlisten = \"127.0.0.1:7690\"\nport = 3\n", `F:7: there is no key "port" here; the keys are listen, tls, allow, names`},
 		{ok + "first = [\"laptop\"]\n", `F:5: first: "laptop" is not the address of a machine`},
-		{ok + "rules = [\"loud 192.168.1.7\"]\n", `F:5: rules: "loud 192.168.1.7": begins with a class`},
-		{ok + "rules = [\"voice laptop\"]\n", `F:5: rules: "voice laptop": "laptop" is not the address of a machine, a protocol`},
-		{ok + "rules = [\"voice udp tcp\"]\n", `F:5: rules: "voice udp tcp": "tcp" is not`},
-		{ok + "rules = [\"voice udp\"]\nclasses = \"off\"\n", `F:5: rules: needs classes`},
+		{ok + "rules = [\"class=loud,home=192.168.1.7\"]\n", `F:5: rules: rule "class=loud,home=192.168.1.7": `},
+		{ok + "rules = [\"voice laptop\"]\n", `F:5: rules: rule "voice laptop": "voice laptop" is not key=value`},
+		{ok + "rules = [\"class=voice,protocol=udp\"]\nclasses = \"off\"\n", `F:5: rules: needs classes`},
 		{ok + "limits = [\"laptop 5 Mbit/s\"]\n", `F:5: limits: "laptop 5 Mbit/s": begins with the address of a machine`},
 		{ok + "limits = [\"192.168.1.7 5\"]\n", `F:5: limits: "192.168.1.7 5": `},
 		{ok + "limits = [\"192.168.1.7 1 kbit/s\"]\n", `F:5: limits: "192.168.1.7 1 kbit/s": 1 kbit/s is not between`},
@@ -341,7 +340,7 @@ at = "23:59"
 // were written, and the limits down and up.
 func TestOwnRules(t *testing.T) {
 	c, err := config.Parse("F", []byte("[[wan]]\ninterface = \"eth0\"\ndown = \"50 Mbit/s\"\nup = \"9 Mbit/s\"\nfirst = [\"192.168.1.8\"]\n"+
-		"rules = [\"voice 192.168.1.7 udp 3478-3497\", \"bulk tcp 6881\"]\nlimits = [\"192.168.1.7 5 Mbit/s\", \"192.168.1.0/29 20 Mbit/s / 2 Mbit/s\"]\n"))
+		"rules = [\"class=voice,home=192.168.1.7,protocol=udp,port=3478-3497\", \"class=bulk,protocol=tcp,port=6881\"]\nlimits = [\"192.168.1.7 5 Mbit/s\", \"192.168.1.0/29 20 Mbit/s / 2 Mbit/s\"]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -248,7 +248,7 @@ func configurations(t *rapid.T) string {
 		keys := []key{{"interface", text(fmt.Sprintf("eth%d", i))}, {"down", text(rate("down", 5000, 9000))}, {"up", text(rate("up", 5000, 9000))}}
 		// A name may be anything that a file can hold.
 		odd := rapid.StringOf(rapid.RuneFrom([]rune(" 'a\"\\#;\n\tä€\u2028=[]x"))).Draw(t, "odd")
-		for name, value := range map[string]string{"lan": text(odd), "platform": text("openwrt"), "classes": text("/etc/" + odd), "aqm": `"cake"`, "side": `"ifb"`, "link_layer": `"docsis"`, "classifier": `"nft"`, "first": `["192.168.1.7"]`, "last": `["192.168.1.8", "2001:db8::2"]`, "rules": `["voice 192.168.1.9 udp 3478-3497", "bulk tcp 6881"]`, "limits": `["192.168.1.9 5 Mbit/s", "2001:db8::/64 20 Mbit/s / 2 Mbit/s"]`,
+		for name, value := range map[string]string{"lan": text(odd), "platform": text("openwrt"), "classes": text("/etc/" + odd), "aqm": `"cake"`, "side": `"ifb"`, "link_layer": `"docsis"`, "classifier": `"nft"`, "first": `["192.168.1.7"]`, "last": `["192.168.1.8", "2001:db8::2"]`, "rules": `["class=voice,home=192.168.1.9,protocol=udp,port=3478-3497", "class=bulk,protocol=tcp,port=6881|6882"]`, "limits": `["192.168.1.9 5 Mbit/s", "2001:db8::/64 20 Mbit/s / 2 Mbit/s"]`,
 			"watch": "false", "overhead": fmt.Sprint(rapid.IntRange(-20, 60).Draw(t, "bytes")), "framing": `"overhead 40 mpu 0 atm down 6Mbit/s up 700kbit/s"`, "goal": `"7ms"`, "shape_down": `"97%"`, "shape_up": `"900 kbit/s"`} {
 			if maybe(name) {
 				keys = append(keys, key{name, value})

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"unbloat/internal/cure/classify"
 	"unbloat/internal/cure/plan"
 )
 
@@ -90,7 +89,7 @@ func (w *WAN) machines(name string, t wanTable) error {
 		}
 	}
 	for _, s := range t.Rules {
-		if _, err := classify.ParseRule(s); err != nil {
+		if _, err := plan.ParseRule(s); err != nil {
 			return w.At(name, "rules", err)
 		}
 		if w.Classes == plan.ClassesOff {
@@ -125,7 +124,7 @@ func (w WAN) MachineRules() []plan.Rule {
 		out = append(out, r)
 	}
 	for _, text := range w.OwnRules {
-		r, _ := classify.ParseRule(text) // it was read before
+		r, _ := plan.ParseRule(text) // it was read before
 		out = append(out, r)
 	}
 	return out

@@ -90,9 +90,9 @@ func changes() map[string]struct {
 		"first": {ChangeParams{Machine: "192.168.1.7", Action: ActionFirst}, ChangeRule, func(x *town) bool {
 			return len(x.only().config.First) == 1 || x.pendingPlan() != nil && x.pendingPlan().Classes != nil && len(x.pendingPlan().Classes.Rules) == 1
 		}, `first = ["192.168.1.7"]`},
-		"rules": {ChangeParams{Rules: &[]string{"voice 192.168.1.7 udp 3478-3497"}}, ChangeRule, func(x *town) bool {
+		"rules": {ChangeParams{Rules: &[]string{"class=voice,home=192.168.1.7,protocol=udp,port=3478-3497"}}, ChangeRule, func(x *town) bool {
 			return len(x.only().config.OwnRules) == 1 || x.pendingPlan() != nil && x.pendingPlan().Classes != nil && len(x.pendingPlan().Classes.Rules) == 1
-		}, `rules = ["voice 192.168.1.7 udp 3478-3497"]`},
+		}, `rules = ["class=voice,home=192.168.1.7,protocol=udp,port=3478-3497"]`},
 		"limits": {ChangeParams{Limits: &[]string{"192.168.1.7 5 Mbit/s"}}, ChangeRule, func(x *town) bool {
 			return len(x.only().config.Limits) == 1 || x.pendingPlan() != nil && len(x.pendingPlan().Limits) == 1
 		}, `limits = ["192.168.1.7 5 Mbit/s"]`},

@@ -50,19 +50,20 @@ incidents = true
 reflectors = ["`+lab.ServerAddr+`"]
 `)
 	at := map[incident.Part]time.Time{}
+	pass := func(d time.Duration) { time.Sleep(d) } // of the guest's time, in which the line is what is tested
 	fault := func(clock time.Duration, part incident.Part, begins, ends string, lasts, after time.Duration) {
 		t.Helper()
 		if day {
-			time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(clock)))
+			pass(time.Until(time.Now().Truncate(24 * time.Hour).Add(clock)))
 		}
 		sh(t, begins)
 		at[part] = time.Now()
-		time.Sleep(lasts)
+		pass(lasts)
 		sh(t, ends)
-		time.Sleep(after)
+		pass(after)
 	}
 	isp := func(line string) string { return "ip netns exec " + lab.NodeISP + " sh -c '" + line + "'" }
-	time.Sleep(90 * time.Second)
+	pass(90 * time.Second)
 	fault(14*time.Hour+25*time.Minute, incident.Provider, isp("nft add table ip broken && nft add chain ip broken f \"{ type filter hook forward priority 0; }\" && nft add rule ip broken f drop"), isp("nft delete table ip broken"), 40*time.Second, time.Minute)
 	fault(17*time.Hour+10*time.Minute, incident.Line, isp("nft add table ip lossy && nft add chain ip lossy p \"{ type filter hook prerouting priority -300; }\" && nft add rule ip lossy p numgen random mod 10 \\< 4 drop"), isp("nft delete table ip lossy"), 2*time.Minute, 4*time.Minute)
 	fault(19*time.Hour+40*time.Minute, incident.Home, "ip link set lan down", "ip link set lan up", 30*time.Second, 2*time.Minute)

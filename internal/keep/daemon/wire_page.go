@@ -36,7 +36,7 @@ type Settings struct {
 	Tins  map[int]string `json:"tins,omitempty"`
 	First []string       `json:"first"` // machines that go first
 	Last  []string       `json:"last"`  // machines that get what the others leave
-	// Rules are the line's own, as "voice 192.168.1.7 udp 3478", and Limits what single machines
+	// Rules are the line's own, as "class=voice,home=192.168.1.7", and Limits what single machines
 	// may carry at most, as "192.168.1.7 5 Mbit/s".
 	Rules    []string `json:"rules"`
 	Limits   []string `json:"limits"`

@@ -175,7 +175,7 @@ type WAN struct {
 	Classes   bool `json:"classes"`    // traffic is divided, so machines can go first
 	CanLimit  bool `json:"can_limit"`  // a machine can have a limit of its own
 
-	// Rules are the line's own, as "voice 192.168.1.7 udp 3478", and Limits what single machines
+	// Rules are the line's own, as "class=voice,home=192.168.1.7", and Limits what single machines
 	// may carry at most, as "192.168.1.7 5 Mbit/s".
 	Rules  []string `json:"rules"`
 	Limits []string `json:"limits"`

@@ -471,10 +471,10 @@ const forms: Record<string, (data: FormData, form: HTMLFormElement) => unknown> 
     return change({ down_bps: down, up_bps: up });
   },
   own(data) {
-    const words = ["own-class", "own-machine", "own-protocol", "own-port"].map((name) => String(data.get(name) ?? "").trim());
-    const bad = words.slice(1).every((x) => x === "") || !/^(\d{1,5}(-\d{1,5})?)?$/.test(words[3] ?? "");
+    const parts = ["class", "machine", "protocol", "port"].map((name): [string, string] => [name === "machine" ? "home" : name, String(data.get(`own-${name}`) ?? "").trim()]).filter(([, x]) => x !== "");
+    const bad = parts.length < 2 || !parts.every(([name, x]) => name !== "port" || /^\d{1,5}(-\d{1,5})?$/.test(x));
     wrong("own-wrong", bad ? say.badRule : "");
-    const rule = words.filter((x) => x !== "").join(" ");
+    const rule = parts.map((p) => p.join("=")).join(",");
     if (!bad) return change({ rules: [...(line()?.rules ?? []).filter((x) => x !== rule), rule] });
   },
   most(data) {

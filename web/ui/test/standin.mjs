@@ -22,7 +22,7 @@ export function busyHome(now = Date.now()) {
       wan: "pppoe-wan", interface: "pppoe-wan", router: "", platform: "openwrt",
       on: true, kept: "in place", since_ms: now - 86_400_000, why: "", by: "", mends: 0,
       follow: true, following: true, can_follow: true, blind: false, classes: true, can_limit: true,
-      rules: ["voice 192.168.1.31 udp 3478-3497"], limits: ["192.168.1.40 20 Mbit/s / 2 Mbit/s"],
+      rules: ["class=voice,home=192.168.1.31,protocol=udp,port=3478-3497"], limits: ["192.168.1.40 20 Mbit/s / 2 Mbit/s"],
       down: way({ line_bps: 50 * M, least_bps: 5 * M, most_bps: 60 * M, rate_bps: 46.8 * M, capacity_bps: 48.9 * M, carried_bps: 6.2 * M, delay_ms: 1.8, why: { code: "follow_drained", text: "" } }),
       up: way({ line_bps: 5 * M, least_bps: 1 * M, most_bps: 12 * M, rate_bps: 4.9 * M, capacity_bps: 5.1 * M, carried_bps: 4.1 * M, delay_ms: 4.2, busy: true, why: { code: "follow_holding", text: "" } }),
       grade: { grade: "A", p95_ms: 11.4, seconds: 600 },

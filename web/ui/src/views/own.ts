@@ -10,13 +10,15 @@ const select = (id: string, label: string, of: [string, string][]): HTMLElement 
 const input = (id: string, label: string, attributes: Record<string, string>): HTMLElement =>
   el("div", { class: "field" }, el("label", { for: id }, label), el("input", { id, name: id, autocomplete: "off", ...attributes }));
 
-/** A rule or a limit as people read it: the class by its name, a machine by its own. */
+/** A rule or a limit as people read it: the class and a machine by their names. */
 function spoken(text: string, s: State): string {
+  const named = (word: string): string => s.machines.find((m) => m.address === word)?.name || word;
+  if (!text.includes("=")) return text.split(" ").map(named).join(" ");
   return text
-    .split(" ")
-    .map((word, i) => (i === 0 ? (say.class[word] ?? word) : word))
-    .map((word) => s.machines.find((m) => m.address === word)?.name || word)
-    .join(" ");
+    .split(",")
+    .map((part) => part.split("=").map((x) => x.trim()))
+    .map(([key = "", value = ""]) => (key === "class" ? (say.class[value] ?? value) : ["home", "protocol", "port", "name"].includes(key) ? named(value) : `${key} ${value}`))
+    .join(", ");
 }
 
 function list(kind: "rules" | "limits", all: string[], w: WAN, s: State): HTMLElement {
