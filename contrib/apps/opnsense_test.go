@@ -142,7 +142,7 @@ func TestOPNsenseKeys(t *testing.T) {
 	root := rendered(t, write(t, t.TempDir(), "config.xml", text))
 	file := filepath.Join(root, "usr/local/etc/unbloat/unbloat.toml")
 	carries(t, read(t, file), map[string]string{"wan platform": "the way to the router says it", "wan side": "Linux alone has sides", "wan classifier": "Linux alone has another", "wan framing": "`unbloat tune` writes it",
-		"wan first": noMachines, "wan last": noMachines, "schedule machine": noMachines,
+		"wan first": noMachines, "wan last": noMachines, "wan rules": noMachines, "wan limits": "Linux alone has them", "schedule machine": noMachines,
 		"wan watch": byAPI, "wan incidents": byAPI, "wan decisions": "a log for developers",
 		" notify": noIncidents, "notify to": noIncidents, "notify url": noIncidents, "notify secret_file": noIncidents, "notify secret_env": noIncidents, "notify min_severity": noIncidents,
 		"notify quiet": noIncidents, "notify most": noIncidents, "notify from": noIncidents, "notify recipients": noIncidents, "notify language": noIncidents})

@@ -168,7 +168,7 @@ func TestPFSenseKeys(t *testing.T) {
 	config["unbloatschedule"] = fields{"config": []fields{{"enable": "on", "do": "test", "interface": "wan", "at": "03:30"}, entry, {"do": "tune", "interface": "wan", "at": "05:00"}}}
 	text := r.does(config, "toml")
 	carries(t, text, map[string]string{"wan router": "it is this machine", "schedule router": "it is this machine", "wan side": "Linux alone has sides", "wan classifier": "Linux alone has another", "wan framing": "`unbloat tune` writes it",
-		"wan first": noMachines, "wan last": noMachines, "schedule machine": noMachines,
+		"wan first": noMachines, "wan last": noMachines, "wan rules": noMachines, "wan limits": "Linux alone has them", "schedule machine": noMachines,
 		"wan watch": noField, "wan incidents": noField, "wan decisions": "a log for developers",
 		" notify": noIncidents, "notify to": noIncidents, "notify url": noIncidents, "notify secret_file": noIncidents, "notify secret_env": noIncidents, "notify min_severity": noIncidents,
 		"notify quiet": noIncidents, "notify most": noIncidents, "notify from": noIncidents, "notify recipients": noIncidents, "notify language": noIncidents})
