@@ -393,7 +393,7 @@ func (j *Judge) weighPath(d *detector, s Second, first float64) {
 
 // step opens and closes the incident of a detector.
 func (j *Judge) step(d *detector, s Second) {
-	if d.open == nil && d.sum >= d.raise {
+	if d.open == nil && d.sum >= d.raise && !j.explained(d) {
 		j.begin(d)
 	} else if d.open != nil {
 		if d.open.late = append(d.open.late, s); len(d.open.late) > mostSamples {
@@ -415,6 +415,19 @@ func (j *Judge) step(d *detector, s Second) {
 			j.far[i].forget()
 		}
 	}
+}
+
+// explained reports whether a stronger incident of the line has begun, in this second even.
+func (j *Judge) explained(d *detector) bool {
+	for i := range j.wan {
+		if &j.wan[i] == d {
+			return false
+		}
+		if j.wan[i].open != nil && d.part == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // begin opens an incident. What is weaker and began no earlier was its consequence, and

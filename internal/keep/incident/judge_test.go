@@ -2,6 +2,7 @@ package incident_test
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
@@ -196,6 +197,38 @@ func TestNames(t *testing.T) {
 			if l.Name(name) == name {
 				t.Errorf("%s: %q has no name", l.Tag, name)
 			}
+		}
+	}
+}
+
+// A line that loses most packets from the first on has one incident, which ends: what speaks
+// for two kinds in the same second is told once.
+func TestOneOfTwoKinds(t *testing.T) {
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		j := incident.New(params())
+		last := map[string]incident.Incident{}
+		for k := range 1800 {
+			s := incident.Second{At: start().Add(time.Duration(k) * time.Second), Far: make([]incident.Answers, 3), CPU: -1}
+			loses := k >= 600 && k < 720
+			s.First.Asked, s.Far[k%3].Asked = 1, 1
+			if !loses || r.Float64() > 0.4 {
+				s.First = incident.Answers{Asked: 1, Answered: 1, RTT: ms(8)}
+			}
+			if !loses || r.Float64() > 0.64 {
+				s.Far[k%3] = incident.Answers{Asked: 1, Answered: 1, RTT: ms(20)}
+			}
+			for _, x := range j.Take(s) {
+				last[x.ID] = x
+			}
+		}
+		for _, x := range last {
+			if !x.Over() || x.Kind != incident.Loss || x.Part != incident.Line && x.Part != incident.Unsure {
+				t.Errorf("seed %d: %s", seed, says(x))
+			}
+		}
+		if len(last) != 1 {
+			t.Errorf("seed %d: %d incidents", seed, len(last))
 		}
 	}
 }
