@@ -215,7 +215,12 @@ func TestOneOfTwoKinds(t *testing.T) {
 			if !loses || r.Float64() > 0.4 {
 				s.First = incident.Answers{Asked: 1, Answered: 1, RTT: ms(8)}
 			}
-			if !loses || r.Float64() > 0.64 {
+			const first = "..++++....." // of the trouble: what both kinds are sure of in the same second
+			answers := r.Float64() > 0.64
+			if n := k - 600; loses && n < len(first) {
+				answers = first[n] == '+'
+			}
+			if !loses || answers {
 				s.Far[k%3] = incident.Answers{Asked: 1, Answered: 1, RTT: ms(20)}
 			}
 			for _, x := range j.Take(s) {
