@@ -294,11 +294,11 @@ func (s sources) Count(now unit.Instant) (r follow.Reading, err error) {
 	return r, nil
 }
 
-// packetsOf counts the packets of calls.
-func packetsOf(tins [2]int, queues [2]*netio.QueueCounts) (n uint32) {
+// packetsOf counts the packets that went as calls do.
+func packetsOf(tins [2]int, queues [2]*netio.QueueCounts) (n [2]uint32) {
 	for d, tin := range tins {
 		if tin > 0 && tin <= netio.MostTins {
-			n += queues[d].Tins[tin-1]
+			n[d] = queues[d].Tins[tin-1]
 		}
 	}
 	return n
@@ -306,23 +306,27 @@ func packetsOf(tins [2]int, queues [2]*netio.QueueCounts) (n uint32) {
 
 // talk tells by the packets that go as calls do whether there is one.
 type talk struct {
-	packets uint32
+	packets [2]uint32
 	at      unit.Instant // of that reading; 0: there is none
 	until   unit.Instant // it lasts so long, unless more comes
 }
 
 const (
-	talkPackets = 20.0             // a second, both ways; the sound of a call has 33 and more, and a name that is looked up two
+	talkPackets = 25.0             // a second, in either direction; the sound of a call has 33 or 50, and our own probes are up to 15
 	talkOver    = 10 * time.Second // pauses of speech are shorter
 )
 
-func (t *talk) look(now unit.Instant, packets uint32) bool {
-	if past := now.Sub(t.at); t.at == 0 || past >= time.Second {
-		if n := packets - t.packets; t.at != 0 && int32(n) > 0 && float64(n) >= talkPackets*past.Seconds() {
+func (t *talk) look(now unit.Instant, packets [2]uint32) bool {
+	past := now.Sub(t.at)
+	if t.at != 0 && past < time.Second {
+		return now < t.until
+	}
+	for d, n := range packets {
+		if n -= t.packets[d]; t.at != 0 && int32(n) > 0 && float64(n) >= talkPackets*past.Seconds() {
 			t.until = now.Add(talkOver)
 		}
-		t.packets, t.at = packets, now
 	}
+	t.packets, t.at = packets, now
 	return now < t.until
 }
 
