@@ -105,7 +105,7 @@ func (c *Controller) Delay(d Delay) {
 	if !d.Passive {
 		c.reflected = d.At
 	}
-	down, up := added(x, Down) > quiet, added(x, Up) > quiet
+	down, up := added(x, Down) > alike, added(x, Up) > alike
 	if !x.oneWay {
 		blamed := c.suspicion.starved || !c.ways[Up].load.lately
 		down, up = down && blamed, up && !blamed

@@ -21,6 +21,7 @@ const (
 
 	busyShare = 0.5 // of the rate: there is load, and a queue can be of this direction
 	fullShare = 0.8 // of the rate: the load would take more
+	used      = 0.9 // of the rate: more says that the shaper, less that something else is what limits
 )
 
 // counters are the last readings.

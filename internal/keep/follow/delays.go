@@ -11,9 +11,7 @@ import (
 // by what is carried. What the line adds under any load is its own, and no queue.
 
 const (
-	growth   = 5 * time.Millisecond    // by which a delay differs that is the same
-	ownMost  = 120 * time.Millisecond  // more than any radio's own is a queue, whatever it looks like
-	clearFor = 1500 * time.Millisecond // the way up is not suspected again, longer than the way down takes to show it
+	ownMost = 120 * time.Millisecond // more than any radio's own is a queue, whatever it looks like
 )
 
 // queue is the delay of one direction.
@@ -120,7 +118,7 @@ func (c *Controller) part(now unit.Instant, v vote) (wronged bool) {
 func (c *Controller) starved() bool {
 	w := &c.ways[Down]
 	waits, _, _ := c.counters.backlog(Down, 0)
-	return w.load.lately && w.load.carried < 0.9*w.policy.rate && waits < c.p.Packet
+	return w.load.lately && w.load.carried < used*w.policy.rate && waits < c.p.Packet
 }
 
 // try finds out whether the way up was blamed wrongly for the delay of round trips: it
@@ -143,6 +141,6 @@ func (c *Controller) try(now unit.Instant, v vote) (wronged bool) {
 	if due <= max(c.p.Threshold/2, s.delay/4) || s.delay-x.rtt >= due/3 {
 		return false
 	}
-	s.tried, s.cleared, s.arrived = false, now.Add(clearFor), arrives
+	s.tried, s.cleared, s.arrived = false, now.Add(moment), arrives
 	return true
 }

@@ -24,12 +24,10 @@ const (
 	drainDown, leastDown = 0.5, 0.30
 	drainUp, leastUp     = 0.25, 0.20
 
-	riseFirst  = 0.01 // share of the first rise: less than a probe can tell from a queue
+	riseFirst  = 0.01 // share of the first rise, and for each second without load: less than a probe can tell from a queue
 	riseFaster = 1.28 // of the rise before: from 1 % to the most in 13 rises, within 3 s
 	riseMost   = 0.25 // share of a rise: what is too much of it drains within half a second
 	riseBack   = 0.10 // share of the rises to what was safe before the line fell, and of the first one on the most restless line
-
-	idleShare = 0.01 // share for each second without load: from a tenth of the usual rate back within four minutes
 
 	// patience is how long what nobody can know is left as it is: a rate while nobody
 	// tells the delay, which then glides for as long; a delay that was no floor.
@@ -226,7 +224,7 @@ func (p *policy) rest(s *Situation) float64 {
 		return 0
 	}
 	p.moved, p.rises, p.cut = s.At, 0, cut{}
-	by := idleShare * p.rate
+	by := riseFirst * p.rate
 	switch {
 	case p.rate < s.Usual:
 		return min(p.rate+by, s.Usual)

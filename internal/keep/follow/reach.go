@@ -16,7 +16,6 @@ const (
 
 	beyond      = 0.02             // share of a step: what is too much by it adds 20 ms in a second, in which it is seen
 	watched     = 4 * time.Second  // a step is: 0.3 % too much are a threshold's 12 ms by then
-	used        = 0.9              // of a step must be carried: else it proves nothing
 	countsFirst = 15 * time.Minute // a failed step is not tried again; twice as long each time
 	countsMost  = 24 * time.Hour
 )

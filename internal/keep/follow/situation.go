@@ -35,8 +35,8 @@ func (k Kind) String() string {
 }
 
 const (
-	idleAfter   = 10 * time.Second       // without load: pauses of what people do are shorter
 	outageAfter = 250 * time.Millisecond // and two round trips without a packet: with load there is one each 120 ms
+	idleAfter   = 10 * time.Second       // without load: pauses of what people do are shorter
 )
 
 // A Situation is one direction at one instant, with the figures that say so. It is all
@@ -132,8 +132,8 @@ func (w *way) flat() bool {
 	return !grown(w.queue.raw, w.over, 4)
 }
 
-// grown says whether a delay has grown, by a share of what it was and 5 ms at least.
-func grown(is, was, share time.Duration) bool { return is >= was+max(was/share, growth) }
+// grown says whether a delay has grown, by a share of what it was at least.
+func grown(is, was, share time.Duration) bool { return is >= was+max(was/share, alike) }
 
 // unhelped says whether the delay is as it was, and as when it last grew, though the cut
 // should have ended it. Then it is the line's own; a queue that has begun to drain is not.

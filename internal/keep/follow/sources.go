@@ -13,17 +13,15 @@ const never = unit.Instant(math.MinInt64)
 // How sources are judged.
 const (
 	answerWithin = time.Second            // a probe without an answer by then is a miss, and who has heard nobody for so long is blind
-	inARow       = 3                      // misses of a dead one, answers of one that is alive again, round trips of one that told the ways apart
-	voters       = 3                      // that are heard: one may be wrong
+	voters       = 3                      // that are heard: one may be wrong; and so many misses in a row, or answers, are no chance
 	voteWindow   = 700 * time.Millisecond // in which they must have answered: five probes
-	sampleSlots  = 16                     // samples that are kept: those of a voteWindow with a queue
 	deadEvery    = 5                      // in each so many rounds those are asked that tell little, so that most probes go to the others
+	sampleSlots  = 16                     // samples that are kept: those of a voteWindow with a queue
 
-	baseWindow  = 30 * time.Second // of a least round trip, without load: a round of probes
-	baseLoaded  = 5 * time.Minute  // the same under load, which may hide it
-	heardLately = 40 * time.Second // longer than a round of probes without load
+	baseWindow = 40 * time.Second // of a least round trip, without load: longer than a round of probes
+	baseLoaded = 5 * time.Minute  // the same under load, which may hide it
 
-	quiet       = 3 * time.Millisecond // beyond the least: by so much answers of a quiet line differ
+	alike       = 3 * time.Millisecond // by so much answers of a alike line differ, and delays that are the same
 	oddLimit    = 20                   // samples in a row away from the others: it has moved, and no queue lasts so long
 	noisyLine   = 0.007                // of the samples long without others: one voter more has to agree
 	noisySource = 0.08                 // of its samples long without others: it does not vote, until it is half of it
@@ -195,7 +193,7 @@ func (s *sources) distinct(is func(*source) bool) (n int) {
 
 // lately says whether a source that is alive has been heard in the last round of probes.
 func (f *source) lately(now unit.Instant) bool {
-	return f.used && !f.dead && f.heard != never && now.Sub(f.heard) <= heardLately
+	return f.used && !f.dead && f.heard != never && now.Sub(f.heard) <= baseWindow
 }
 
 // tellWays returns how many operators have reflectors that answer lately, and tell the
@@ -248,7 +246,7 @@ func (s *sources) expire(now unit.Instant, most time.Duration) {
 		}
 		x.asked, x.hits = never, 0
 		x.lost += (1 - x.lost) / 16
-		if x.misses++; x.misses >= inARow {
+		if x.misses++; x.misses >= voters {
 			x.dead = true
 		}
 	}
@@ -293,7 +291,7 @@ func (s *sources) hear(d Delay, busy bool) (x sample, ok bool) {
 	if sent := d.At.Add(-d.RTT); f.asked != never && sent >= f.asked-unit.Instant(time.Millisecond) {
 		f.asked = never
 	}
-	if f.hits++; f.dead && f.hits >= inARow {
+	if f.hits++; f.dead && f.hits >= voters {
 		f.dead = false
 	}
 	f.lower(d, busy)
@@ -301,7 +299,7 @@ func (s *sources) hear(d Delay, busy bool) (x sample, ok bool) {
 	if d.OneWay {
 		x.oneWay, f.tells, f.untold = true, true, 0
 		x.way = f.split(d, x.rtt)
-	} else if f.untold++; f.untold >= inARow {
+	} else if f.untold++; f.untold >= voters {
 		f.tells = false
 	}
 	if !busy && !d.Passive && f.got > voters {
@@ -342,7 +340,7 @@ func (f *source) split(d Delay, added time.Duration) [2]time.Duration {
 	if !f.oneWay {
 		f.oneWay, f.baseUp = true, d.Up-added/2
 	}
-	if added < quiet {
+	if added < alike {
 		f.baseUp += (d.Up - added/2 - f.baseUp) / 4
 	}
 	up := d.Up - f.baseUp
