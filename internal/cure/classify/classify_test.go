@@ -31,7 +31,8 @@ func classifier(p classify.Policy) *classify.Classifier {
 
 const second = unit.Instant(time.Second)
 
-// A stream is a flow of datagrams from the home, with a clock of its own. It is answered.
+// A stream is a flow from the home, with a clock of its own: of datagrams, and answered, if
+// nothing else is said.
 type stream struct {
 	port  uint16
 	sizes []unit.Size // of its packets, in turn
@@ -43,6 +44,8 @@ type stream struct {
 	next  unit.Instant
 	codes map[classify.Code]int
 	dscp  uint8
+	proto uint8 // 0: UDP
+	alone bool  // nobody answers
 }
 
 // walk walks the packets of streams of one machine through the table until an
@@ -60,7 +63,10 @@ func walk(c *classify.Classifier, until, count unit.Instant, streams ...*stream)
 		}
 		p := classify.Packet{Direction: classify.Up, Protocol: classify.UDP, Home: netip.MustParseAddr("10.0.0.2"), Far: netip.MustParseAddr("192.0.2.1"),
 			HomePort: s.port, FarPort: 443, DSCP: s.dscp, Length: s.sizes[s.n%len(s.sizes)]}
-		if s.n%20 == 0 {
+		if s.proto != 0 {
+			p.Protocol, p.Flags = s.proto, classify.ACK|classify.PSH
+		}
+		if s.n%20 == 0 && !s.alone {
 			back := p
 			back.Direction, back.Length = classify.Down, 60
 			c.Decide(s.next, &back)

@@ -38,7 +38,7 @@ type Code uint8
 const (
 	_            Code = iota
 	ByRule            // a rule that somebody wrote
-	ByDSCP            // its mark, which is trusted
+	ByDSCP            // its mark, which is trusted, and its flow stays below the bound
 	Names             // DNS or ping, not too many
 	ManyNames         // more of that than is protected
 	Acknowledges      // it has no data
@@ -132,6 +132,7 @@ type walk struct {
 	tcp, udp bool
 	small    bool // a light packet may be so long
 	why      Code // of what goes on to the last rows
+	hint     lane // that its mark asks for, if that is trusted and one that goes first
 }
 
 // A verdict ends the walk; the zero one goes on with the next row.
@@ -157,6 +158,9 @@ func (c *Classifier) Decide(ts unit.Instant, x *Packet) Decision {
 		if v = row(); v.code != 0 {
 			break
 		}
+	}
+	if w.hint != noLane && (v.lane == voice || v.lane == interactive) { // all of a flow in one lane
+		v = verdict{w.hint, ByDSCP}
 	}
 	d := Decision{Code: v.code, Drop: v.lane == noLane}
 	for i := range lanes {
@@ -203,7 +207,7 @@ func (c *Classifier) begin(p *Packet) *walk {
 
 // needsMachine reports whether a row asks for the packet's machine.
 func (w *walk) needsMachine() bool {
-	return w.isName() || w.isFirst() || w.udp || w.tcp && w.small && !w.isAck() || w.isHeavy()
+	return w.isName() || w.isFirst() || w.udp || w.tcp && w.small && !w.isAck() || w.isHeavy() || w.hint != noLane
 }
 
 func (w *walk) machineKey() machineKey {
@@ -250,8 +254,19 @@ func (w *walk) rule() verdict {
 	return verdict{}
 }
 
-// mark: its DSCP, where that is trusted.
-func (w *walk) mark() verdict { return given(w.s.LaneOfDSCP[w.p.DSCP&63], ByDSCP) }
+// mark: its DSCP, where that is trusted. One that asks to go first is a hint: its flow need not
+// be of UDP, nor answered, and is metered as all others. Of TCP, which takes for lost what others
+// overtake, it counts for nothing.
+func (w *walk) mark() verdict {
+	asked := w.s.LaneOfDSCP[w.p.DSCP&63]
+	if l := lane(asked); l == voice || l == interactive {
+		if !w.tcp {
+			w.hint = l
+		}
+		return verdict{}
+	}
+	return given(asked, ByDSCP)
+}
 
 // name: DNS and ping.
 func (w *walk) name() verdict {
@@ -308,7 +323,7 @@ func (w *walk) first() verdict {
 
 // unprotected: neither TCP nor UDP.
 func (w *walk) unprotected() verdict {
-	if w.tcp || w.udp {
+	if w.tcp || w.udp || w.hint != noLane {
 		return verdict{}
 	}
 	return verdict{normal, Unprotected}
@@ -332,7 +347,7 @@ func (w *walk) swarm() verdict {
 
 // unanswered: UDP that nobody has answered. Protection is earned.
 func (w *walk) unanswered() verdict {
-	if w.udp && w.other == nil {
+	if w.udp && w.other == nil && w.hint == noLane {
 		return verdict{normal, Unanswered}
 	}
 	return verdict{}
@@ -372,15 +387,15 @@ func (w *walk) light() verdict {
 	return verdict{voice, LightSmall}
 }
 
-// steady: a flow of datagrams below its bound. It is elastic from the moment that it has been
-// above it for long enough, or has brought its machine's above theirs, and then does not go
-// first: for 4 s, doubled each time. Of one that speaks, as a call does, what is within the
+// steady: a flow of datagrams, or by its mark, below its bound. It is elastic from the moment
+// that it has been above it for long enough, or has brought its machine's above theirs, and then
+// does not go first: for 4 s, doubled each time. Of one that speaks, as a call does, what is within the
 // bound goes first even then, packet by packet: by what waits its sender learns that it takes
 // too much. What was elastic before waits for room: while a call of its machine goes on, and
 // while its machine's datagrams, also those that wait, are above the bound.
 func (w *walk) steady() verdict {
 	f, m, length := w.f, w.m, uint64(w.p.Length)
-	if !w.udp || f == nil || w.s.Steady == 0 || m == nil {
+	if w.tcp || f == nil || w.s.Steady == 0 || m == nil {
 		return verdict{}
 	}
 	if w.small && length >= AckBelow && f.small.add(packet, second, w.now) > w.n.Speech {
@@ -421,7 +436,9 @@ func (w *walk) steady() verdict {
 	f.elastic = w.now + w.n.ElasticFor<<f.strikes
 	f.strikes = min(f.strikes+1, mostStrikes)
 	f.struck = w.now + w.n.StruckFor
-	f.keep = max(f.keep, f.struck)
+	if f.answered { // others keep no place
+		f.keep = max(f.keep, f.struck)
+	}
 	return w.elastic(speaks)
 }
 

@@ -16,7 +16,7 @@ import (
 
 // TestTrustedAndWashedInLab, on a real kernel: a trusted DSCP from the internet
 // sets the class although the direction is washed, with CAKE on an ifb and with
-// HTB; packets reach the home without it.
+// HTB; packets reach the home without it. A flood with that mark is metered.
 func TestTrustedAndWashedInLab(t *testing.T) {
 	if !routerInLab(t) {
 		return
@@ -72,6 +72,7 @@ func TestTrustedAndWashedInLab(t *testing.T) {
 	for _, aqm := range []string{"cake", "fq_codel"} {
 		run(labtest.Unbloat(), "apply", "--shape-down", "30mbit", "--shape-up", "5mbit", "--wan", "wan", "--lan", "lan", "--aqm", aqm, "--classes", classes, "--yes")
 		home("nft", "reset", "counters", "table", "inet", "seen")
+		var sender net.Addr
 		within(t, lab.Host(1), func() {
 			c, err := net.Dial("udp4", lab.ServerAddr+":5004")
 			if err != nil {
@@ -88,6 +89,7 @@ func TestTrustedAndWashedInLab(t *testing.T) {
 					t.Error(err)
 					return
 				}
+				sender = from
 				_, _ = server.WriteTo(b[:n], from)
 				_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
 				if _, err := c.Read(b); err != nil {
@@ -103,6 +105,19 @@ func TestTrustedAndWashedInLab(t *testing.T) {
 		t.Logf("%s: %s", aqm, rules)
 		if !strings.Contains(rules, "ef counter packets 0 ") || strings.Contains(rules, "cs0 counter packets 0 ") {
 			t.Errorf("%s: marks arrived at home: %s", aqm, rules)
+		}
+		// Three seconds at 24 Mbit/s; a steady flow may have 11.25, for half a second more.
+		before := voice()
+		for i := range 9000 {
+			_, _ = server.WriteTo(make([]byte, 1000), sender)
+			if i%24 == 23 {
+				time.Sleep(8 * time.Millisecond)
+			}
+		}
+		if n := voice() - before; n == 0 || n > 1500 {
+			t.Errorf("%s: of a flood of 9000 packets %d went first", aqm, n)
+		} else {
+			t.Logf("%s: of a flood of 9000 packets %d went first", aqm, n)
 		}
 	}
 }

@@ -158,7 +158,7 @@ func words(p plan.Plan, d plan.Direction, f classify.Flow, h bpf.Half, m bpf.Mac
 	case classify.ByRule:
 		return "a rule names it"
 	case classify.ByDSCP:
-		return say("its mark, DSCP %d, which is trusted", f.DSCP)
+		return say("its mark, DSCP %d, is trusted while it takes no more than %s, and its machine's no more than %s", f.DSCP, b.SteadyOf(d).Short(), b.SteadyOfMachine(d).Short())
 	case classify.Names, classify.ManyNames:
 		return say("DNS and ping of a machine, up to %d a second; above that it is normal", b.Names)
 	case classify.Acknowledges:

@@ -123,11 +123,21 @@ INLINE u32 rule(struct __sk_buff *skb, struct packet *p)
 	return lane ? IS(lane, BY_RULE) : NEXT;
 }
 
-// mark: its DSCP, where that is trusted.
-INLINE u32 mark(struct packet *p)
+INLINE int goes_first(u32 lane) { return lane == VOICE || lane == INTERACTIVE; }
+
+// mark: its DSCP, where that is trusted. One that asks to go first is a hint.
+INLINE u32 mark(const struct packet *p)
 {
 	u32 lane = p->s->lane_of_dscp[BELOW(64, p->dscp)];
-	return lane ? IS(lane, BY_DSCP) : NEXT;
+	return lane && !goes_first(lane) ? IS(lane, BY_DSCP) : NEXT;
+}
+
+// hint is the lane that its mark asks for; 0 if none goes first, and of TCP. It is read anew
+// each time: the verifier would follow a packet that has one and one that has none to the end.
+INLINE u32 hint(const struct packet *p)
+{
+	u32 lane = p->s->lane_of_dscp[BELOW(64, p->dscp)];
+	return !p->tcp && goes_first(lane) ? lane : 0;
 }
 
 INLINE int is_name(const struct packet *p)
@@ -239,14 +249,14 @@ INLINE u32 elastic(struct packet *p, int speaks)
 	return NEXT;
 }
 
-// steady: a flow of datagrams below its bound that was not found elastic.
+// steady: a flow below its bound that was not found elastic: of datagrams, or by its mark.
 INLINE u32 steady(struct packet *p)
 {
 	struct flow *f = p->f;
 	struct machine *m = p->m;
 	u64 now = p->now, length = p->length;
 	int speaks, call, room, over;
-	if (!p->udp || !f || !p->s->steady || !m)
+	if (p->tcp || !f || !p->s->steady || !m)
 		return NEXT;
 	if (p->small && length >= ACK_BELOW && add(&f->small, PACKET, SECOND, now) > limits.speech) {
 		f->speaks = now + limits.mixed_for;
@@ -282,7 +292,7 @@ INLINE u32 steady(struct packet *p)
 	if (f->strikes < MOST_STRIKES)
 		f->strikes++;
 	f->struck = now + limits.struck_for;
-	if (f->keep < f->struck)
+	if (f->answered && f->keep < f->struck) // others keep no place
 		f->keep = f->struck;
 	return elastic(p, speaks);
 }
@@ -319,18 +329,18 @@ INLINE u32 decide(struct __sk_buff *skb, struct packet *p)
 		v = mark(p);
 	if (v)
 		return v;
-	if (is_name(p) || is_first(p) || p->udp || (p->tcp && p->small && !is_ack(p)) || is_heavy(p))
+	if (is_name(p) || is_first(p) || p->udp || (p->tcp && p->small && !is_ack(p)) || is_heavy(p) || hint(p))
 		find_machine(p);
 	v = name(p);
 	if (!v)
 		v = acknowledgement(skb, p);
 	if (!v)
 		v = first(p);
-	if (!v && !p->tcp && !p->udp)
+	if (!v && !p->tcp && !p->udp && !hint(p))
 		v = IS(NORMAL, UNPROTECTED);
 	if (!v)
 		v = swarm(p);
-	if (!v && p->udp && !p->other)
+	if (!v && p->udp && !p->other && !hint(p))
 		v = IS(NORMAL, UNANSWERED);
 	if (!v)
 		v = light(p);
@@ -338,6 +348,8 @@ INLINE u32 decide(struct __sk_buff *skb, struct packet *p)
 		v = steady(p);
 	if (!v)
 		v = heavy(p);
+	if (goes_first(v >> 8) && hint(p)) // all of a flow in one lane
+		v = IS(hint(p), BY_DSCP);
 	return v ? v : IS(NORMAL, p->why ? p->why : ORDINARY);
 }
 
