@@ -255,7 +255,7 @@ func (m *maker) behaviour() Behaviour {
 		HeavyBytes:  leastHeavy,
 		LongBytes:   whole(max(line.Bytes(20*time.Second), leastLong)),
 		HeavyOfHost: heavyOfHost, Peers: swarmPeers, Names: namesASec, Flows: flowsKept,
-		Acks: acknowledgements(down, up),
+		Acks: m.line.acknowledgements(down, up),
 	}
 	b.Steady, b.SteadyOfHost = steady(down)
 	b.SteadyUp, b.SteadyOfHostUp = steady(up)
@@ -279,22 +279,15 @@ func steady(line unit.Rate) (flow, machine unit.Rate) {
 	return flow, min(flow*6/5, line/2)
 }
 
-// Sizes on an Ethernet line of a full TCP segment and of a pure ACK, both with
-// timestamps.
-const (
-	fullSegment = 1514
-	ackSegment  = 66
-)
-
 // acknowledgements limits the ACKs per second of TCP connections that acknowledge
 // every packet, as receivers do when packets arrive far apart; 0 means no limit.
 // RFC 9293 requires one for every two packets. A hundred downloads that share a
 // line send one for each packet: a fifth of the upload, if that has a sixth of the
 // download's rate. The limit is a ninth of the upload, but at least one ACK for
 // every four full packets of the download.
-func acknowledgements(down, up unit.Rate) int {
-	most := int(down / (8 * fullSegment))
-	allowed := max(int(up/(9*8*ackSegment)), most/4)
+func (l Line) acknowledgements(down, up unit.Rate) int {
+	most := int(down / (8 * unit.Rate(l.Wire(fullIP))))
+	allowed := max(int(up/(9*8*unit.Rate(l.Wire(ackIP)))), most/4)
 	if allowed >= most {
 		return 0
 	}

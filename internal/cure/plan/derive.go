@@ -65,13 +65,16 @@ func htbBurst(r unit.Rate, mtu int) unit.Size {
 	return max(cells, r.Bytes(time.Millisecond))
 }
 
-// ackShare returns the share of the upload that the ACKs of a full download take:
-// 66 bytes for every two full packets (RFC 5681 §4.2).
-func ackShare(down, up unit.Rate) float64 {
+// ackIP is the IP packet of an ACK without data, with timestamps.
+const ackIP = 52
+
+// ackShare returns the share of the upload that the ACKs of a full download take: one for every
+// two full packets (RFC 5681 §4.2), each of the size that it has on the line.
+func (l Line) ackShare(down, up unit.Rate) float64 {
 	if up <= 0 {
 		return 0
 	}
-	return float64(down) * 66 / (2 * mostQuantum) / float64(up)
+	return float64(down) * float64(l.Wire(ackIP)) / float64(2*l.Wire(fullIP)) / float64(up)
 }
 
 // make builds the plan for these rates; 0 leaves a direction unshaped.

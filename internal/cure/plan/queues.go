@@ -96,7 +96,7 @@ func (m *maker) cakeAckFilter(s *Shaper) {
 	if down == 0 {
 		return
 	}
-	share := ackShare(down, s.Rate)
+	share := m.line.ackShare(down, s.Rate)
 	s.AckFilter = share >= ackFilterFrom
 	why := reason.AcksLeft
 	if s.AckFilter {

@@ -14,6 +14,7 @@ import (
 func TestMeasuredFraming(t *testing.T) {
 	line := plan.Line{Down: 6 * unit.MbitPerSecond, Up: 700 * unit.KbitPerSecond}.WithFraming(40, 0, true)
 	ptm := plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}.WithFraming(26, 0, false)
+	docsis := plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}.WithFraming(18, 64, false)
 	for _, c := range []struct {
 		platform string
 		aqm      plan.AQM
@@ -24,6 +25,8 @@ func TestMeasuredFraming(t *testing.T) {
 		{"linux", plan.CAKE, ptm, []string{"overhead 26", " noatm"}},
 		{"linux", plan.FQCoDel, line, []string{"stab", "overhead 26", "linklayer atm"}},
 		{"linux", plan.FQCoDel, ptm, []string{"stab", "overhead 12"}},
+		{"linux", plan.CAKE, docsis, []string{"overhead 18", "mpu 64"}},
+		{"linux", plan.FQCoDel, docsis, []string{"stab", "mpu 64", "overhead 4"}},
 		{"openwrt", "", line, []string{"overhead", "'40'", "'atm'"}},
 		{"openbsd", "", line, nil}, {"freebsd", "", line, nil}, {"opnsense", "", line, nil},
 	} {
