@@ -72,6 +72,27 @@ type disturbance struct {
 	thought float64       // what the line was thought to carry, of what it does; 0: exactly that
 }
 
+// says is what a reader of the grid's table is told.
+func (d disturbance) says() string {
+	switch {
+	case d.jitter > 0:
+		return fmt.Sprintf("jitter of %v", d.jitter)
+	case d.cross > 0 && d.regular:
+		return fmt.Sprintf("others send %.0f %%, at even distances", 100*d.cross)
+	case d.cross > 0:
+		return fmt.Sprintf("others send %.0f %%", 100*d.cross)
+	case d.loss > 0:
+		return fmt.Sprintf("loss of %.1f %%", 100*d.loss)
+	case d.policer:
+		return "a policer in place of a queue"
+	case d.tick > 0:
+		return fmt.Sprintf("a radio that sends every %v", d.tick)
+	case d.slowest > 0:
+		return fmt.Sprintf("a sender that takes %v a packet", d.slowest)
+	}
+	return d.name
+}
+
 // simulate sends both passes over a line and returns what a receiver would know. It
 // shares no code with the estimator.
 func simulate(w wire, d disturbance, rate unit.Rate, seed uint64) []Train {
@@ -174,6 +195,10 @@ func TestGrid(t *testing.T) {
 	if os.Getenv("UNBLOAT_LONG") != "" {
 		seeds = 5
 	}
+	// `make compare` takes what begins with ## or | into docs/evidence/framing.md.
+	t.Log("## In the simulator: `UNBLOAT_LONG=1 go test -v -run TestGrid ./internal/measure/framing`")
+	t.Log("| the line | sure | wrong of these |")
+	t.Log("| --- | --- | --- |")
 	rates := []unit.Rate{700 * unit.KbitPerSecond, 10 * unit.MbitPerSecond, 100 * unit.MbitPerSecond}
 	for i, d := range []disturbance{
 		{name: "quiet"}, {name: "jitter", jitter: 5 * time.Millisecond}, {name: "cross", cross: 0.2}, {name: "loss", loss: 0.005},
@@ -182,7 +207,7 @@ func TestGrid(t *testing.T) {
 		{name: "call", cross: 0.05, regular: true}, {name: "calls", cross: 0.2, regular: true}, {name: "trickle", cross: 0.02},
 		{name: "policer", policer: true}, {name: "radio", tick: 4 * time.Millisecond}, {name: "slow sender", slowest: 40 * time.Microsecond},
 	} {
-		sure, all := 0, 0
+		sure, all, not := 0, 0, 0
 		why := map[reason.Code]int{}
 		for _, w := range wires() {
 			of := rates
@@ -199,12 +224,14 @@ func TestGrid(t *testing.T) {
 					}
 					sure++
 					if s := wrong(e, w, rate); s != "" {
+						not++
 						t.Errorf("%s, %s at %v, seed %d: sure and wrong: %s (%.2f to %.2f)", d.name, w.name, rate, seed+1, s, e.Low, e.High)
 					}
 				}
 			}
 		}
-		t.Logf("%s: %d of %d sure; %v", d.name, sure, all, why)
+		t.Logf("| %s | %d of %d | %d |", d.says(), sure, all, not)
+		t.Logf("%s: %v", d.name, why)
 		if strings.HasPrefix(d.name, "quiet") && sure*10 < all*9 {
 			t.Errorf("%s: %d of %d sure, nine of ten should be", d.name, sure, all)
 		}
