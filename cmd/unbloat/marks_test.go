@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"unbloat/internal/cure/platform/testdata/toy"
 	"unbloat/internal/measure/path"
 	"unbloat/internal/show/cli"
 	"unbloat/reason"
@@ -34,12 +35,11 @@ func TestMarksFollow(t *testing.T) {
 	if _, code, err := runPlanCommand(t, `{"schema":"unbloat.path/1"}`, "--down", "30mbit", "--marks", "-"); code != cli.Usage {
 		t.Errorf("a path without marks: %d %v", code, err)
 	}
-	var back path.Result
-	if err := json.Unmarshal(text, &back); err != nil {
-		t.Fatal(err)
-	}
-	if f, is := marksFinding(back.Marks); !is || !strings.Contains(f.What, "EF, down: arrives as CS0") || strings.Contains(f.What, "CE") || !strings.Contains(f.Why, "say nothing here") {
-		t.Errorf("%v %+v", is, f)
+	m := toy.NewRouter()
+	s := newStage(t, m, m, m.Text)
+	t.Setenv(withToy, "1")
+	if out, code := s.run(t, "doctor", "--wan", "t0", "--marks", file); code != cli.Done || !strings.Contains(out, "EF, down: arrives as CS0") || strings.Contains(out, "CE") || !strings.Contains(out, "say nothing here") {
+		t.Errorf("doctor: %d\n%s", code, out)
 	}
 	if f, is := marksFinding(&path.Marks{}); is {
 		t.Errorf("nothing follows, and %+v", f)

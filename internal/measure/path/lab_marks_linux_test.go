@@ -28,7 +28,7 @@ func has(rs []reason.Reason, code reason.Code, words ...string) bool {
 
 // Bleachers on a real kernel are found: the router clears EF and ECT(1) on the way up, which
 // the next hop quotes and the server sees; the provider clears NQB and CE on the way down,
-// which the server's answers show.
+// which the server's answers show, and CE on the way up, behind the last hop that quotes.
 func TestLabPathMarks(t *testing.T) {
 	if !labtest.Inside(t, hostAlone()) {
 		return
@@ -46,13 +46,14 @@ func TestLabPathMarks(t *testing.T) {
 	}
 	bleach(lab.NodeRouter, "wan", "ip dscp ef ip dscp set cs0", "ip ecn ect1 ip ecn set not-ect")
 	bleach(lab.NodeISP, "home", "ip dscp 45 ip dscp set 0", "ip dscp ef ip dscp set 0", "ip ecn ce ip ecn set not-ect")
+	bleach(lab.NodeISP, "net", "ip ecn ce ip ecn set not-ect")
 	r = trace(t, nil, lab.ServerAddr, "--marks", "--load", lab.Server(), "--direction", "up", "--seconds", "10")
 	m := r.Marks
 	want := []path.MarkChange{{Mark: "EF", From: "EF", To: "CS0", After: 1, Hop: 2, Address: "10.2.0.1"}, {Mark: "ECT(1)", From: "ECT(1)", To: "Not-ECT", After: 1, Hop: 2, Address: "10.2.0.1"}}
 	if m == nil || !slices.Equal(m.Changes, want) {
 		t.Fatalf("%+v, want %+v", m, want)
 	}
-	for _, x := range [][]string{{"EF, up", "CS0"}, {"NQB, down", "CS0"}, {"CE, down", "Not-ECT"}, {"ECT(1), up", "Not-ECT"}} {
+	for _, x := range [][]string{{"EF, up", "CS0"}, {"NQB, down", "CS0"}, {"CE, down", "Not-ECT"}, {"CE, up", "Not-ECT"}, {"ECT(1), up", "Not-ECT"}} {
 		if !has(m.Findings, reason.MarkServerChanged, x...) {
 			t.Errorf("no %q in %v", x, reason.Texts(m.Findings))
 		}
@@ -60,7 +61,7 @@ func TestLabPathMarks(t *testing.T) {
 	if !has(m.Findings, reason.MarkServerKept, "NQB, up") {
 		t.Errorf("NQB arrives at the server: %v", reason.Texts(m.Findings))
 	}
-	for _, code := range []reason.Code{reason.MarksTellNothing, reason.MarksReadHere, reason.MarksNoL4S, reason.MarksNoECNDown} {
+	for _, code := range []reason.Code{reason.MarksTellNothing, reason.MarksReadHere, reason.MarksNoL4S, reason.MarksNoECNUp, reason.MarksNoECNDown} {
 		if !has(m.Follows, code) {
 			t.Errorf("no %s in %v", code, reason.Texts(m.Follows))
 		}
