@@ -198,6 +198,9 @@ bench: setup-test setup-bench build kernel ## benchmarks; the lab's speed among 
 compare: build kernel ## docs/evidence: ours beside what others do, on the real kernel, three seeds each (twenty minutes a seed on two cores); goes on where it was stopped
 	@bin/unbloat lab compare --seeds 3 --markdown docs/evidence -o bin/compare.html --resume bin/compare-$(VERSION).jsonl
 	@bin/unbloat lab compare --subject calls --seeds 1 --markdown docs/evidence --resume bin/compare-$(VERSION).jsonl
+	@bin/unbloat lab compare --subject framing --seeds 1 --markdown docs/evidence --resume bin/compare-$(VERSION).jsonl
+	@UNBLOAT_LONG=1 $(GO) test -v -count 1 -timeout 60m -run '^Test(Grid|LabFraming)$$' ./internal/measure/framing ./internal/measure/phases > bin/framing.txt || { cat bin/framing.txt; exit 1; }
+	@sed -n 's/^ *[a-z_]*\.go:[0-9]*: \(##.*\)/\n\1\n/p; s/^ *[a-z_]*\.go:[0-9]*: \(|.*\)/\1/p' bin/framing.txt >> docs/evidence/framing.md
 	@bin/unbloat lab compare --subject following --seeds 1 --markdown docs/evidence --resume bin/compare-$(VERSION).jsonl
 	@echo "the figures are in docs/evidence, the same as a page in bin/compare.html"
 

@@ -20,6 +20,11 @@ func CompareCases() []string { return []string{"before", "fq_codel", "cake", "ou
 // table's rows.
 func CallCases() []string { return []string{"fq_codel", "cake", "marked", "plan", "rule"} }
 
+// FramingCases returns those of lines that add much to each packet.
+func FramingCases() []string {
+	return []string{"before", "uncounted", "uncounted-htb", "counted", "counted-htb"}
+}
+
 // A Row is a scenario and what its cases gave.
 type Row struct {
 	Scenario *scenario.Scenario

@@ -108,9 +108,10 @@ func TestBulk200(t *testing.T) {
 	})
 }
 
-// Calls and a download's acknowledgements on ADSL: where each packet counts as much as it
-// occupies in cells, the modem's queue is empty; where not, the queue is the modem's, at the same
-// share of the line. `unbloat tune` finds the framing by itself.
+// Calls and 200 small acknowledgements a second on ADSL of 6/0.7 Mbit/s: where each packet counts as
+// much as it occupies in cells, the round trip's p95 rises by at most 15 ms at tuned rates; where not,
+// the modem's queue stands, at the same share of the line. `unbloat tune` finds the framing by
+// itself, and keeps 97 % of what a tuning of 98 % of the line could.
 func TestADSL(t *testing.T) {
 	t.Parallel()
 	overDraws(t, func(d *draw) {
@@ -118,24 +119,23 @@ func TestADSL(t *testing.T) {
 		if long() {
 			names = append(names, "uncounted-htb", "measured")
 		}
-		cases := d.run("adsl", names...)
-		for name, c := range cases {
-			up := c.Test.Loaded.Latency.UpMs.P95
+		for name, c := range d.run("adsl", names...) {
+			l := c.Test.Loaded.Latency
 			if strings.HasPrefix(name, "uncounted") {
-				d.atLeast(name+": p95 up, ms", up, 100)
+				d.atLeast(name+": p95 up, ms", l.UpMs.P95, 100)
 				continue
 			}
-			d.atMost(name+": p95 up, ms", up, 15)
-			d.atLeast(name+": goodput down, of the line", c.Test.Loaded.GoodputDownBps/6e6, 0.5)
-		}
-		clear(d, "counted-htb", cases["counted-htb"], 4.2)
-		if c, ok := cases["measured"]; ok {
+			d.atMost(name+": p95 increase, ms", l.IncreaseMs.P95, 15)
+			// An acknowledgement for every two full packets.
+			d.atLeast(name+": acknowledgements a second", c.Test.Loaded.GoodputDownBps/(2*8*1448), 150)
+			if name != "measured" {
+				continue
+			}
 			keptRates(d, c)
 			if l := c.Plan.Basis.Line; !l.Measured || l.Overhead != 40 || l.LinkLayer != plan.ATM {
 				d.Errorf("the framing that was measured: %q", l.FramingText())
 			}
-			d.atMost("measured: p95 increase, ms", c.Test.Loaded.Latency.IncreaseMs.P95, 15)
-			d.Logf("the tuning keeps %.3f of the download", c.Tune.After.Download.GoodputDownBps/c.Tune.Before.Download.GoodputDownBps)
+			d.atLeast("measured: download kept by the tuning", c.Tune.After.Download.GoodputDownBps/c.Tune.Before.Download.GoodputDownBps, 0.93)
 		}
 	})
 }
