@@ -123,8 +123,6 @@ func shownCase(name string) string {
 		return "CAKE, framing known"
 	case "counted-htb":
 		return "HTB and fq_codel, framing known"
-	case "measured":
-		return "`unbloat tune`, which measures the framing"
 	case "marked":
 		return "CAKE diffserv4, the call marked AF41"
 	case "rule":
