@@ -186,7 +186,7 @@ func (h dossierPage) summary() string {
 	for _, x := range d.Incidents {
 		n := d.within(x.Incident)
 		total += n
-		if x.Kind == incident.Outage && x.Part != incident.Far {
+		if x.Kind == incident.Outage && x.Part != incident.Far && x.Part != incident.Home {
 			outages, out = outages+1, out+n
 		}
 	}

@@ -338,7 +338,7 @@ const flows = {
   // A dossier that a test made, as whoever gets it sees it.
   async dossier() {
     await page.goto(`file://${o.html}`);
-    await page.screenshot({ path: join(o.shots, o.file), scale: "css", fullPage: true });
+    await page.screenshot({ path: join(o.shots, o.file), scale: "css", fullPage: true, clip: { x: 0, y: 0, width: o.width, height: 1900 } });
     found.looks.push(o.file);
     step("wide", await page.evaluate(() => document.documentElement.scrollWidth - innerWidth));
   },

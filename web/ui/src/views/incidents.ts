@@ -32,7 +32,7 @@ function worst(of: Incident[]): string {
 function lasted(x: Incident): string {
   if (x.end_ms === 0) return say.goesOn;
   const s = Math.round((x.end_ms - x.begin_ms) / 1000);
-  const text = s < 60 ? `${s} s` : s < 3600 ? `${Math.floor(s / 60)} min` : `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+  const text = s < 60 ? `${s} s` : s < 600 && s % 60 !== 0 ? `${Math.floor(s / 60)} min ${s % 60} s` : s < 3600 ? `${Math.floor(s / 60)} min` : `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
   return say.lasted(text);
 }
 
