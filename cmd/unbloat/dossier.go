@@ -78,8 +78,7 @@ func (o *reportOptions) dossier(c *cobra.Command, now time.Time) error {
 		d.Incidents = append(d.Incidents, report.DossierItem{Incident: x, Text: one.Samples})
 	}
 	for _, w := range all.Watched { // nothing is known of the time before
-		first := len(d.Incidents) == 0 || d.Incidents[0].Begin.After(w.Since)
-		if w.WAN == wan && w.Router == router && first && w.Since.After(d.From) && w.Since.Before(to) {
+		if w.WAN == wan && w.Router == router && (len(d.Incidents) == 0 || d.Incidents[0].Begin.After(w.Since)) && w.Since.After(d.From) && w.Since.Before(to) {
 			d.From = w.Since
 		}
 	}

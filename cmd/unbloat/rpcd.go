@@ -232,8 +232,7 @@ func (f *daemonFlags) rpcdIncidents(ctx context.Context, a rpcdArgs) (*rpcdWrong
 	out := &rpcdWrong{Watched: len(all.Watched) > 0, Incidents: []rpcdIncident{}}
 	l := reason.Choose(a.Lang)
 	for _, x := range slices.Backward(all.Incidents[max(0, len(all.Incidents)-most):]) {
-		name := func(what, is string) string { return l.Name(what + " " + is) }
-		out.Incidents = append(out.Incidents, rpcdIncident{x.WAN, x.Begin, x.Lasted(now).Seconds(), x.Over(), name("kind", string(x.Kind)), name("part", string(x.Part)), name("severity", string(x.Severity)),
+		out.Incidents = append(out.Incidents, rpcdIncident{x.WAN, x.Begin, x.Lasted(now).Seconds(), x.Over(), l.Name("kind " + string(x.Kind)), l.Name("part " + string(x.Part)), l.Name("severity " + string(x.Severity)),
 			x.What.Text(l, reason.Page) + " (" + x.Why.Text(l, reason.Page) + ")"})
 	}
 	return out, nil

@@ -74,12 +74,8 @@ func WithFirstHop(of []Target) []Target {
 // whose rates are held, and each is asked three times a minute.
 func Few(of []Target) (out []Target) {
 	const few = 3
-	echoes := 0
 	for _, t := range of {
-		if t.Kind == Echo {
-			echoes++
-		}
-		if t.Kind != Echo || echoes <= few {
+		if t.Kind != Echo || len(out) < few {
 			out = append(out, t)
 		}
 	}
