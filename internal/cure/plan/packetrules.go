@@ -48,21 +48,22 @@ func (p Plan) Minor(d Direction, t Tin) int {
 	return t.HTBMinor()
 }
 
-// CallTin returns the tin of CAKE that calls take in a direction; 0: none that is theirs.
-func (p Plan) CallTin(d Direction) int {
+// CallTins returns the tins of CAKE that calls take in a direction, beside other traffic that
+// does not wait; nil: none that are theirs. One with pictures is interactive, not voice.
+func (p Plan) CallTins(d Direction) []int {
 	s := p.Up
 	if d == DirectionDown {
 		s = p.Down
 	}
 	switch {
 	case s == nil || s.AQM != CAKE || s.Tins != tinsForRules:
-		return 0
+		return nil
 	case p.Classes != nil:
-		return int(tinOf(Voice))
+		return []int{int(tinOf(Voice)), int(tinOf(Interactive))}
 	case len(s.PacketRules) > 0:
-		return int(TinCalls)
+		return []int{int(TinCalls)}
 	}
-	return 0
+	return nil
 }
 
 // The tins that rules use.

@@ -193,10 +193,10 @@ func (w *wan) followed() (l steer.Line, err error) {
 	}
 	l = steer.Line{Device: c.Interface, Inbound: p.Down.Device, Reflectors: c.Reflectors, Server: w.d.serverOf(w), Slow: !how.Netlink, Params: follow.Params{Rates: bounds(c, *p), Every: how.Every}}
 	if how.Netlink {
-		l.Calls = [2]int{follow.Down: p.CallTin(plan.DirectionDown), follow.Up: p.CallTin(plan.DirectionUp)}
+		l.Calls = [2][]int{follow.Down: p.CallTins(plan.DirectionDown), follow.Up: p.CallTins(plan.DirectionUp)}
 	}
 	for d := range l.Params.Rates {
-		l.Params.Rates[d].LearnMost = l.Params.Rates[d].LearnMost && l.Calls != [2]int{}
+		l.Params.Rates[d].LearnMost = l.Params.Rates[d].LearnMost && len(l.Calls[follow.Down])+len(l.Calls[follow.Up]) > 0
 	}
 	if l.Slow {
 		l.Inbound = ""

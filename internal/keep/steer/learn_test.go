@@ -111,7 +111,7 @@ func TestLearnsTheMost(t *testing.T) {
 			l := &line{capacity: 30e6, rate: 20e6, call: call}
 			var told []string
 			c := config(l, &told)
-			c.Memory, c.Calls = d.memory(), [2]int{follow.Down: 8}
+			c.Memory, c.Calls = d.memory(), [2][]int{follow.Down: {8, 6}}
 			c.Params.Rates[follow.Down] = follow.BoundsOf(0, 20*unit.MbitPerSecond, 0, 20*unit.MbitPerSecond)
 			f, err := steer.New(c)
 			if err != nil {

@@ -49,9 +49,9 @@ type Line struct {
 	// Slow says that programs change the rates, and the system does not tell what waits in
 	// the shapers. Then one that carries nearly its rate is taken to have something waiting.
 	Slow bool
-	// Calls is the tin of CAKE that calls take, by direction; 0: none does. Only a line with
-	// one learns the most that it carries.
-	Calls [2]int
+	// Calls are the tins of CAKE that calls take, by direction. Only a line that has some
+	// learns the most that it carries.
+	Calls [2][]int
 	// Memory keeps what is learnt of the line. It is written at most once an hour, and when
 	// Run ends. nil: that is known until then.
 	Memory *Memory
@@ -295,10 +295,10 @@ func (s sources) Count(now unit.Instant) (r follow.Reading, err error) {
 }
 
 // packetsOf counts the packets that went as calls do.
-func packetsOf(tins [2]int, queues [2]*netio.QueueCounts) (n [2]uint32) {
-	for d, tin := range tins {
-		if tin > 0 && tin <= netio.MostTins {
-			n[d] = queues[d].Tins[tin-1]
+func packetsOf(tins [2][]int, queues [2]*netio.QueueCounts) (n [2]uint32) {
+	for d := range tins {
+		for _, tin := range tins[d] {
+			n[d] += queues[d].Tins[tin-1]
 		}
 	}
 	return n
