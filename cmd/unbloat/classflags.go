@@ -63,12 +63,12 @@ func (f *classFlags) preferences() (plan.ClassPreferences, error) {
 }
 
 // names resolves on the router the names of machines in the rules.
-func (r *router) names(ctx context.Context, w plan.ClassPreferences, facts *plan.Capabilities) {
+func (r *router) names(ctx context.Context, w plan.ClassPreferences, caps *plan.Capabilities) {
 	for _, rule := range w.Rules {
 		for _, h := range rule.Home {
 			if kind, _ := plan.KindOfHost(h); kind == plan.HostName {
 				if r.driver.Classes != nil {
-					facts.Hosts = r.driver.Classes.Hosts(ctx, r.runner)
+					caps.Hosts = r.driver.Classes.Hosts(ctx, r.runner)
 				}
 				return
 			}

@@ -142,7 +142,7 @@ func (f *doctorFlags) drifts(ctx context.Context, r *router) ([]platform.Drift, 
 
 // rehearse works out a change at the given rates, or at usual ones.
 func (f *doctorFlags) rehearse(ctx context.Context, r *router) error {
-	facts, err := r.facts(ctx, f.wan, f.lan)
+	caps, err := r.capabilities(ctx, f.wan, f.lan)
 	if err != nil {
 		return err
 	}
@@ -150,9 +150,9 @@ func (f *doctorFlags) rehearse(ctx context.Context, r *router) error {
 	if f.down == 0 && f.up == 0 {
 		w.Up, w.Only = plan.RatePreference{Rate: 10 * unit.MbitPerSecond}, plan.DirectionUp
 	}
-	p, err := plan.Make(plan.Line{LinkLayer: plan.LinkLayer(f.linkLayer)}, facts, w)
+	p, err := plan.Make(plan.Line{LinkLayer: plan.LinkLayer(f.linkLayer)}, caps, w)
 	if err != nil {
-		return r.lacking(ctx, facts.WAN, err)
+		return r.lacking(ctx, caps.WAN, err)
 	}
 	_, err = r.engine.Preview(ctx, p)
 	return err

@@ -200,9 +200,9 @@ func (f *planFlags) planned(c *cobra.Command) (plan.Plan, error) {
 		if err != nil {
 			return plan.Plan{}, err
 		}
-		facts := d.Language.Assume(f.wan, f.lan)
-		facts.MTU, facts.Work = f.mtu, work
-		return plan.Make(f.line, facts, f.preferences)
+		caps := d.Language.Assume(f.wan, f.lan)
+		caps.MTU, caps.Work = f.mtu, work
+		return plan.Make(f.line, caps, f.preferences)
 	}
 	at := routerFlags{targetFlags: f.where, stateDir: defaultStateDir, preview: true}
 	if c.Flags().Changed("for") {

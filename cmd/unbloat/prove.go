@@ -128,16 +128,16 @@ func runProve(c *cobra.Command, f *proveFlags) error {
 	}
 	defer router.Close()
 	engine := router.engine
-	facts, err := router.facts(ctx, f.wan, f.lan)
+	caps, err := router.capabilities(ctx, f.wan, f.lan)
 	if err != nil {
 		return changeError(err)
 	}
-	release, err := f.takeTurn(ctx, "prove", facts.WAN, false)
+	release, err := f.takeTurn(ctx, "prove", caps.WAN, false)
 	if err != nil {
 		return changeError(err)
 	}
 	defer release()
-	sides, err := f.sides(ctx, c.InOrStdin(), names, facts, router)
+	sides, err := f.sides(ctx, c.InOrStdin(), names, caps, router)
 	for _, s := range sides { // before the line is loaded
 		if err == nil && s.Plan != nil {
 			err = engine.Rehearse(ctx, *s.Plan)
@@ -145,7 +145,7 @@ func runProve(c *cobra.Command, f *proveFlags) error {
 		}
 	}
 	if err != nil {
-		return changeError(router.lacking(ctx, facts.WAN, err))
+		return changeError(router.lacking(ctx, caps.WAN, err))
 	}
 	var client phases.Tester
 	err = f.each(use{c: c, command: "prove", often: true, quiet: f.quiet}, func(s chosenServer) (err error) {
@@ -161,7 +161,7 @@ func runProve(c *cobra.Command, f *proveFlags) error {
 	}
 	progress := progressTo(c.ErrOrStderr(), f.quiet)
 	result, err := prove.Run(ctx, prove.Config{
-		Sides: sides, WAN: facts.WAN, Label: f.label, Pairs: f.pairs, Load: f.load, Idle: f.idle, Phase: f.phase,
+		Sides: sides, WAN: caps.WAN, Label: f.label, Pairs: f.pairs, Load: f.load, Idle: f.idle, Phase: f.phase,
 		FlowsDown: f.flowsDown, FlowsUp: f.flowsUp, CC: f.cc, Seed: f.seed, Progress: progress.show,
 		Say: func(line string) {
 			progress.clear()
@@ -169,21 +169,21 @@ func runProve(c *cobra.Command, f *proveFlags) error {
 				fmt.Fprintln(c.ErrOrStderr(), line)
 			}
 		},
-	}, client, prove.NewHeld(engine, facts.WAN, sides, f.load))
+	}, client, prove.NewHeld(engine, caps.WAN, sides, f.load))
 	progress.clear()
 	return f.finish(c, result, err)
 }
 
 // sides makes the two sides from the plan of the flags.
-func (f *proveFlags) sides(ctx context.Context, stdin io.Reader, names [2]string, facts plan.Capabilities, r *router) ([2]prove.Side, error) {
+func (f *proveFlags) sides(ctx context.Context, stdin io.Reader, names [2]string, caps plan.Capabilities, r *router) ([2]prove.Side, error) {
 	var base plan.Plan
 	if prove.NeedPlan(names) {
 		var err error
-		if base, err = f.base(ctx, stdin, facts, r); err != nil {
+		if base, err = f.base(ctx, stdin, caps, r); err != nil {
 			return [2]prove.Side{}, err
 		}
-		if base.WAN != facts.WAN {
-			return [2]prove.Side{}, cli.UsageError("prove: the plan is for %s, and --wan is %s", base.WAN, facts.WAN)
+		if base.WAN != caps.WAN {
+			return [2]prove.Side{}, cli.UsageError("prove: the plan is for %s, and --wan is %s", base.WAN, caps.WAN)
 		}
 	}
 	sides, err := prove.Sides(names, base)
@@ -195,20 +195,20 @@ func (f *proveFlags) sides(ctx context.Context, stdin io.Reader, names [2]string
 }
 
 // base returns the plan of --plan, of --down and --up, or the committed one.
-func (f *proveFlags) base(ctx context.Context, stdin io.Reader, facts plan.Capabilities, r *router) (plan.Plan, error) {
+func (f *proveFlags) base(ctx context.Context, stdin io.Reader, caps plan.Capabilities, r *router) (plan.Plan, error) {
 	switch {
 	case f.plan != "":
 		p, err := readPlan(stdin, f.plan)
 		return p.WithInterfaces(r.named(ctx)), err
 	case f.rateFlags.given():
-		return plan.Make(f.rateFlags.line, facts, plan.Preferences{AQM: plan.AQM(f.aqm), Down: f.shapeDown, Up: f.shapeUp})
+		return plan.Make(f.rateFlags.line, caps, plan.Preferences{AQM: plan.AQM(f.aqm), Down: f.shapeDown, Up: f.shapeUp})
 	}
-	rec, err := r.engine.Record(facts.WAN)
+	rec, err := r.engine.Record(caps.WAN)
 	if err != nil {
 		return plan.Plan{}, err
 	}
 	if rec == nil {
-		return plan.Plan{}, &platform.PreconditionError{Doing: "prove the shaping of " + facts.WAN, What: "no plan is committed there",
+		return plan.Plan{}, &platform.PreconditionError{Doing: "prove the shaping of " + caps.WAN, What: "no plan is committed there",
 			Remedy: "find one with `unbloat tune`, or give --down and --up, or --plan FILE"}
 	}
 	return rec.Plan, nil

@@ -292,22 +292,22 @@ func (r *router) lacking(ctx context.Context, wan string, err error) error {
 	return r.driver.Lacking(ctx, r.runner, wan, err)
 }
 
-// facts returns the router's capabilities.
-func (r *router) facts(ctx context.Context, wan, lan string) (plan.Capabilities, error) {
+// capabilities returns the router's capabilities.
+func (r *router) capabilities(ctx context.Context, wan, lan string) (plan.Capabilities, error) {
 	return r.driver.Detect(ctx, r.runner, wan, lan)
 }
 
 // planFor makes a plan for what the router has now: `plan` shows what `apply` would do.
 func (r *router) planFor(ctx context.Context, wan, lan string, given plan.Capabilities, line plan.Line, w plan.Preferences) (plan.Plan, error) {
 	named := r.named(ctx)
-	facts, err := r.facts(ctx, named(wan), named(lan))
+	caps, err := r.capabilities(ctx, named(wan), named(lan))
 	if err != nil {
 		return plan.Plan{}, changeError(err)
 	}
-	facts.MTU, facts.Work = cmp.Or(given.MTU, facts.MTU), given.Work
-	r.names(ctx, w.Classes, &facts)
-	p, err := plan.Make(line, facts, w)
-	return p, r.lacking(ctx, facts.WAN, err)
+	caps.MTU, caps.Work = cmp.Or(given.MTU, caps.MTU), given.Work
+	r.names(ctx, w.Classes, &caps)
+	p, err := plan.Make(line, caps, w)
+	return p, r.lacking(ctx, caps.WAN, err)
 }
 
 // defaultWAN is the interface of the default routes.

@@ -363,7 +363,7 @@ func (o *testFlags) openShapers(ctx context.Context) (undo func() error, err err
 	if err != nil {
 		return undo, nil // it is no router
 	}
-	facts, err := where.facts(ctx, "", "")
+	caps, err := where.capabilities(ctx, "", "")
 	if err != nil {
 		where.Close()
 		return undo, nil // that shapes a line
@@ -373,7 +373,7 @@ func (o *testFlags) openShapers(ctx context.Context) (undo func() error, err err
 		defer where.Close()
 		return router.Revert(context.WithoutCancel(ctx))
 	}
-	if err := router.open(ctx, facts, plan.Preferences{}); err != nil {
+	if err := router.open(ctx, caps, plan.Preferences{}); err != nil {
 		return nil, errors.Join(err, undo())
 	}
 	return undo, nil

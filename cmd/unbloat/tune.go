@@ -200,12 +200,12 @@ func (f *tuneFlags) tune(c *cobra.Command) (result *tune.Result, wan string, err
 		return nil, "", changeError(err)
 	}
 	defer where.Close()
-	facts, err := where.facts(ctx, f.wan, f.lan)
+	caps, err := where.capabilities(ctx, f.wan, f.lan)
 	if err != nil {
 		return nil, "", changeError(err)
 	}
 	if f.turn == "" {
-		release, err := f.takeTurn(ctx, "tune", facts.WAN, false)
+		release, err := f.takeTurn(ctx, "tune", caps.WAN, false)
 		if err != nil {
 			return nil, "", changeError(err)
 		}
@@ -222,17 +222,17 @@ func (f *tuneFlags) tune(c *cobra.Command) (result *tune.Result, wan string, err
 	if err != nil {
 		return nil, "", err
 	}
-	where.names(ctx, classes, &facts)
+	where.names(ctx, classes, &caps)
 	prefs := plan.Preferences{AQM: plan.AQM(f.aqm), Side: plan.Side(f.side), Classes: classes}
-	wide, err := plan.WideOpen(facts, prefs)
+	wide, err := plan.WideOpen(caps, prefs)
 	if err == nil {
 		err = where.engine.Rehearse(ctx, wide)
 	}
 	if err != nil { // before the line is loaded
-		return nil, "", changeError(fmt.Errorf("tune: %w", where.lacking(ctx, facts.WAN, err)))
+		return nil, "", changeError(fmt.Errorf("tune: %w", where.lacking(ctx, caps.WAN, err)))
 	}
 	f.warn(c, wide)
-	line, err := f.line(where.engine, facts.WAN)
+	line, err := f.line(where.engine, caps.WAN)
 	if err != nil {
 		return nil, "", err
 	}
@@ -250,12 +250,12 @@ func (f *tuneFlags) tune(c *cobra.Command) (result *tune.Result, wan string, err
 		return nil, "", testError("tune", err)
 	}
 	defer client.Close()
-	if err := router.open(ctx, facts, prefs); err != nil {
+	if err := router.open(ctx, caps, prefs); err != nil {
 		return nil, "", changeError(err)
 	}
 	view := f.shown(c, server.server)
 	result, err = tune.Run(c.Context(), tune.Config{
-		Goal: f.goal, Capabilities: facts, Preferences: prefs,
+		Goal: f.goal, Capabilities: caps, Preferences: prefs,
 		Line:      line,
 		FlowsDown: f.flowsDown, FlowsUp: f.flowsUp, CC: f.cc,
 		Progress: func(e phases.Event) { view.see(daemon.RunEvent{Phase: &e}) },
@@ -263,7 +263,7 @@ func (f *tuneFlags) tune(c *cobra.Command) (result *tune.Result, wan string, err
 		Say:      func(line string) { view.see(daemon.RunEvent{Say: line}) },
 	}, client, router)
 	view.close()
-	return result, facts.WAN, err
+	return result, caps.WAN, err
 }
 
 // line is what is known of the line: what was given, or the framing that the plan in force
@@ -343,12 +343,12 @@ type tunedRouter struct {
 
 // open raises the rates of a shaper that unbloat has committed before far above
 // the line's, so that the line itself is measured.
-func (r *tunedRouter) open(ctx context.Context, facts plan.Capabilities, w plan.Preferences) error {
-	rec, err := r.engine.Record(facts.WAN)
+func (r *tunedRouter) open(ctx context.Context, caps plan.Capabilities, w plan.Preferences) error {
+	rec, err := r.engine.Record(caps.WAN)
 	if err != nil || rec == nil {
 		return err
 	}
-	p, err := plan.WideOpen(facts, w)
+	p, err := plan.WideOpen(caps, w)
 	if err != nil {
 		return err
 	}

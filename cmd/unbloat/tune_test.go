@@ -92,17 +92,17 @@ func tuneOn(t *testing.T, driver *platform.Driver, wan, lan string, r tunable) {
 		t.Fatal(err)
 	}
 	where.engine.Dir, where.engine.Watchdog = t.TempDir(), nobody{}
-	facts := driver.Language.Assume(wan, lan)
+	caps := driver.Language.Assume(wan, lan)
 	start := r.Text()
 	once := func(line *conform.TunedLine) *tune.Result {
 		t.Helper()
 		router := &tunedRouter{engine: where.engine}
-		if err := router.open(t.Context(), facts, plan.Preferences{}); err != nil {
+		if err := router.open(t.Context(), caps, plan.Preferences{}); err != nil {
 			t.Fatal(err)
 		}
 		wideOpen := r.Text()
 		line.Shaped = func() bool { return r.Text() != wideOpen }
-		result, err := tune.Run(t.Context(), tune.Config{Capabilities: facts, Now: line.Now}, line, router)
+		result, err := tune.Run(t.Context(), tune.Config{Capabilities: caps, Now: line.Now}, line, router)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func tuneOn(t *testing.T, driver *platform.Driver, wan, lan string, r tunable) {
 	if r.Text() != kept {
 		t.Errorf("a tuning that kept nothing left a change:\n%s\nbefore:\n%s", r.Text(), kept)
 	}
-	if _, done, err := where.engine.Revert(t.Context(), apply.Journal{WAN: facts.WAN}); err != nil || !done {
+	if _, done, err := where.engine.Revert(t.Context(), apply.Journal{WAN: caps.WAN}); err != nil || !done {
 		t.Fatal(done, err)
 	}
 	if now := r.Text(); now != start {

@@ -124,19 +124,19 @@ func TestAcknowledgements(t *testing.T) {
 // limit without classes gives a warning.
 func TestLimitsThatCannotBe(t *testing.T) {
 	line := plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}
-	facts := plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}
+	capabilities := plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}
 	limit := plan.ClassPreferences{Shares: []plan.SharePreference{{Class: plan.Bulk, Limit: plan.RatePreference{Fraction: 0.5}}}}
-	only := facts
+	only := capabilities
 	only.AQMs = []plan.AQM{plan.CAKE}
 	for _, w := range []struct {
 		f plan.Capabilities
 		w plan.Preferences
-	}{{facts, plan.Preferences{AQM: plan.CAKE, Classes: limit}}, {only, plan.Preferences{Classes: limit}}} {
+	}{{capabilities, plan.Preferences{AQM: plan.CAKE, Classes: limit}}, {only, plan.Preferences{Classes: limit}}} {
 		if p, err := plan.Make(line, w.f, w.w); err == nil || !strings.Contains(err.Error(), "--aqm fq_codel") {
 			t.Errorf("CAKE with a limit: %v, %v", p.Classes, err)
 		}
 	}
-	without := facts
+	without := capabilities
 	without.NoClasses, without.NoBPF = "no meters", "no cls_bpf"
 	if p, err := plan.Make(line, without, plan.Preferences{Classes: limit}); err != nil || len(p.Warnings) == 0 {
 		t.Errorf("a limit without classes: %q, %v", p.Warnings, err)

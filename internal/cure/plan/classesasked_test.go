@@ -17,12 +17,12 @@ func TestClassesThatCannotBe(t *testing.T) {
 	for platform, why := range map[string]reason.Code{
 		"clearos": reason.ClearOSClassesUnasked,
 	} {
-		facts, err := all.Assume(platform, "", "")
+		capabilities, err := all.Assume(platform, "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, rules := range [][]plan.Rule{nil, {rule}} { // with and without rules of the user's
-			p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, facts,
+			p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, capabilities,
 				plan.Preferences{Classes: plan.ClassPreferences{Rules: rules}})
 			if err != nil {
 				t.Errorf("%s: %v", platform, err)
@@ -49,19 +49,19 @@ func TestClassesOfRulesOnly(t *testing.T) {
 	}
 	limit := []plan.SharePreference{{Class: plan.Bulk, Limit: plan.RatePreference{Fraction: 0.5}}, {Class: plan.Voice, Guarantee: plan.RatePreference{Fraction: 0.2}}}
 	for platform, kept := range map[string]int{"freebsd": 1, "opnsense": 1, "pfsense": 1, "openbsd": 2, "openbsd-altq": 2} {
-		facts, err := all.Assume(platform, "", "")
+		capabilities, err := all.Assume(platform, "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		line := plan.Line{Down: 25 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}
-		p, err := plan.Make(line, facts, plan.Preferences{})
+		p, err := plan.Make(line, capabilities, plan.Preferences{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if p.Classes != nil || !strings.Contains(p.Explain(), "does not know how a flow behaves") && !strings.Contains(p.Explain(), "looks at no weight") || !strings.Contains(p.Explain(), "--rule") {
 			t.Errorf("%s, unasked: %+v\n%s", platform, p.Classes, p.Explain())
 		}
-		if p, err = plan.Make(line, facts, plan.Preferences{Classes: plan.ClassPreferences{Rules: rules, Shares: limit}}); err != nil {
+		if p, err = plan.Make(line, capabilities, plan.Preferences{Classes: plan.ClassPreferences{Rules: rules, Shares: limit}}); err != nil {
 			t.Fatal(err)
 		}
 		said := p.Explain()
@@ -110,12 +110,12 @@ func TestPartsOfRules(t *testing.T) {
 		{"pfsense", plan.Rule{Protocol: "tcp", Direction: plan.DirectionUp}, 0, "both directions"},
 		{"pfsense", plan.Rule{Protocol: "tcp"}, 1, ""},
 	} {
-		facts, err := all.Assume(c.platform, "", "")
+		capabilities, err := all.Assume(c.platform, "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.rule.Class = plan.Bulk
-		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, facts, plan.Preferences{Classes: plan.ClassPreferences{Rules: []plan.Rule{c.rule}}})
+		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, capabilities, plan.Preferences{Classes: plan.ClassPreferences{Rules: []plan.Rule{c.rule}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,11 +139,11 @@ func TestGuaranteesFit(t *testing.T) {
 			voice, bulk float64
 			warned      bool
 		}{{0.6, 0.1, false}, {0.9, 0.08, false}, {0.8, 0.7, true}} {
-			facts, err := all.Assume(platform, "", "")
+			capabilities, err := all.Assume(platform, "", "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, facts, plan.Preferences{Classes: plan.ClassPreferences{Shares: []plan.SharePreference{
+			p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, capabilities, plan.Preferences{Classes: plan.ClassPreferences{Shares: []plan.SharePreference{
 				{Class: plan.Voice, Guarantee: plan.RatePreference{Fraction: c.voice}}, {Class: plan.Bulk, Guarantee: plan.RatePreference{Fraction: c.bulk}}}}})
 			if err != nil {
 				t.Fatal(platform, err)

@@ -53,10 +53,10 @@ func (m *maker) explainClasses(c *Classes) {
 func (m *maker) explainDomains(c *Classes) {
 	switch named := slices.ContainsFunc(c.Rules, func(r Rule) bool { return len(r.Domain) > 0 }); {
 	case !named:
-	case m.facts.NoResolver != "":
-		m.warning(say(reason.DomainsUnable, "why", m.facts.NoResolver))
-	case m.facts.Resolver != "":
-		m.because("classes.domains", symbol(m.facts.Resolver), say(reason.DomainsByFile))
+	case m.capabilities.NoResolver != "":
+		m.warning(say(reason.DomainsUnable, "why", m.capabilities.NoResolver))
+	case m.capabilities.Resolver != "":
+		m.because("classes.domains", symbol(m.capabilities.Resolver), say(reason.DomainsByFile))
 	default:
 		m.because("classes.domains", symbol("dnsmasq"), say(reason.DomainsByResolver))
 	}

@@ -75,10 +75,10 @@ func (m *maker) wantClasses() division {
 	if len(w.Rules) == 0 && w.DSCP == (DSCPPreference{}) && len(w.Shares) == 0 {
 		return division{why: why, warning: say(reason.BPFLeftOut).With(why)}
 	}
-	if m.facts.NoClasses != "" {
-		return division{why: say(reason.ClassesUnable, "why", m.facts.NoClasses), warning: say(reason.ClassesLeftOut).With(say(reason.ClassesUnable, "why", m.facts.NoClasses))}
+	if m.capabilities.NoClasses != "" {
+		return division{why: say(reason.ClassesUnable, "why", m.capabilities.NoClasses), warning: say(reason.ClassesLeftOut).With(say(reason.ClassesUnable, "why", m.capabilities.NoClasses))}
 	}
-	if len(m.facts.OthersMarks) > 0 && m.side == SideIFB && m.plan.DownBps > 0 {
+	if len(m.capabilities.OthersMarks) > 0 && m.side == SideIFB && m.plan.DownBps > 0 {
 		why := m.othersMarks()
 		return division{why: why, warning: say(reason.ClassesNone).With(why)}
 	}
@@ -91,7 +91,7 @@ const mostNamed = 4
 // othersMarks says why nothing may take bits of marks.
 func (m *maker) othersMarks() reason.Reason {
 	var rules []reason.Reason
-	for i, r := range m.facts.OthersMarks {
+	for i, r := range m.capabilities.OthersMarks {
 		if i == mostNamed {
 			rules = append(rules, reason.Written("…"))
 			break
@@ -103,7 +103,7 @@ func (m *maker) othersMarks() reason.Reason {
 
 // divides reports whether a shaped direction has classes.
 func (m *maker) divides(d Direction) bool {
-	return m.division.on && !(d == DirectionDown && m.side == SideIFB && m.facts.NoMarks && !m.byBPF())
+	return m.division.on && !(d == DirectionDown && m.side == SideIFB && m.capabilities.NoMarks && !m.byBPF())
 }
 
 // sayUndivided says why there are no classes.
@@ -127,9 +127,9 @@ func (m *maker) sayNFT() {
 // classes adds the classes to a plan that has its shapers.
 func (m *maker) classes() error {
 	c := &Classes{Rules: slices.Clone(m.preferences.Classes.Rules), DSCP: m.preferences.Classes.DSCP, Behaviour: m.behaviour(), Varies: m.line.Varies}
-	if m.byBPF() && m.facts.NoClasses != "" && len(c.Rules) > 0 { // the rules alone need nftables
+	if m.byBPF() && m.capabilities.NoClasses != "" && len(c.Rules) > 0 { // the rules alone need nftables
 		c.Rules = nil
-		m.warning(say(reason.ClassesLeftOut).With(say(reason.ClassesUnable, "why", m.facts.NoClasses)))
+		m.warning(say(reason.ClassesLeftOut).With(say(reason.ClassesUnable, "why", m.capabilities.NoClasses)))
 	}
 	for i, r := range c.Rules {
 		home, err := m.resolve(fmt.Sprintf("rule[%d].home", i), r.Home)
@@ -182,7 +182,7 @@ func (m *maker) classifier(c *Classes) {
 		m.warning(say(reason.BPFLeftOut).With(why))
 		return
 	}
-	c.Classifier, c.LAN = ByBPF, m.facts.LAN
+	c.Classifier, c.LAN = ByBPF, m.capabilities.LAN
 	code := reason.BPFClassifies
 	if len(c.Rules) > 0 {
 		code = reason.BPFBesideNFT
@@ -203,7 +203,7 @@ func (m *maker) withoutNAT(c *Classes) {
 		return
 	}
 	value, code := word("no"), reason.NATNumbered
-	if !m.facts.OneLAN {
+	if !m.capabilities.OneLAN {
 		value, code = word("yes"), reason.NATUnnumbered
 	} else {
 		m.plan.Up.NAT, m.plan.Down.NAT = false, false
@@ -222,15 +222,15 @@ func (m *maker) withoutBPF() reason.Reason {
 	switch {
 	case !m.lang.BPF || m.lang.BPFOmitted:
 		return say(reason.BPFNotThere, "platform", m.lang.Platform)
-	case m.facts.NoBPF != "":
-		return say(reason.ClassesUnable, "why", m.facts.NoBPF)
-	case m.facts.SlowBPF != "" && m.preferences.Classes.Classifier != ByBPF:
-		return say(reason.BPFSlow, "why", m.facts.SlowBPF)
+	case m.capabilities.NoBPF != "":
+		return say(reason.ClassesUnable, "why", m.capabilities.NoBPF)
+	case m.capabilities.SlowBPF != "" && m.preferences.Classes.Classifier != ByBPF:
+		return say(reason.BPFSlow, "why", m.capabilities.SlowBPF)
 	case m.aqm != CAKE && m.aqm != FQCoDel:
 		return say(reason.BPFNeedsClasses)
 	case m.plan.UpBps == 0 || m.plan.DownBps == 0 || m.side != SideIFB:
 		return say(reason.BPFNeedsBoth)
-	case m.facts.LAN == "":
+	case m.capabilities.LAN == "":
 		return say(reason.BPFNeedsLAN)
 	}
 	return reason.Reason{}
@@ -306,7 +306,7 @@ func (m *maker) resolve(field string, home []string) ([]string, error) {
 			out = append(out, name)
 			continue
 		}
-		known := m.facts.Hosts[strings.ToLower(name)]
+		known := m.capabilities.Hosts[strings.ToLower(name)]
 		if len(known) == 0 {
 			return nil, fieldError(field, "the router knows no machine named %q; give its address or MAC address", h)
 		}

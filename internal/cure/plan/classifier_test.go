@@ -38,14 +38,14 @@ func TestClassifier(t *testing.T) {
 		{"no JIT", "linux", "lan0", plan.Preferences{}, func(f *plan.Capabilities) { f.SlowBPF = "no JIT" }, reason.BPFSlow},
 		{"no JIT, asked for", "linux", "lan0", plan.Preferences{Classes: plan.ClassPreferences{Classifier: plan.ByBPF}}, func(f *plan.Capabilities) { f.SlowBPF = "no JIT" }, ""},
 	} {
-		facts, err := all.Assume(x.platform, "wan0", x.lan)
+		capabilities, err := all.Assume(x.platform, "wan0", x.lan)
 		if err != nil {
 			t.Fatal(err)
 		}
-		facts.LAN = x.lan
-		x.router(&facts)
+		capabilities.LAN = x.lan
+		x.router(&capabilities)
 		line := plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}
-		p, err := plan.Make(line, facts, x.ask)
+		p, err := plan.Make(line, capabilities, x.ask)
 		if err != nil {
 			t.Errorf("%s: %v", x.name, err)
 			continue
@@ -78,8 +78,8 @@ func TestClassifier(t *testing.T) {
 		if two, _ := p.Why("up.nat"); !p.Up.NAT || !p.Down.NAT || two.Why.Code != reason.NATUnnumbered {
 			t.Errorf("%s: CAKE does not look for machines, and some may be behind another interface", x.name)
 		}
-		facts.OneLAN = true
-		one, err := plan.Make(line, facts, x.ask)
+		capabilities.OneLAN = true
+		one, err := plan.Make(line, capabilities, x.ask)
 		if up, _ := one.Why("up.nat"); err != nil || one.Up.NAT || one.Down.NAT || up.Why.Code != reason.NATNumbered {
 			t.Errorf("%s, with all machines behind the LAN: %v: CAKE looks for them itself:\n%s", x.name, err, one.Explain())
 		}

@@ -14,14 +14,14 @@ import (
 // ours does otherwise. Where the shaper doesn't, a plan can't ask for it.
 func TestControl(t *testing.T) {
 	for _, platform := range all.Names() {
-		facts, err := all.Assume(platform, "", "")
+		capabilities, err := all.Assume(platform, "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		dummynet := slices.Contains([]string{"freebsd", "opnsense", "pfsense"}, platform)
-		for _, w := range []Preferences{{}, {AQM: facts.AQMs[len(facts.AQMs)-1]}, {Style: StyleArticle},
+		for _, w := range []Preferences{{}, {AQM: capabilities.AQMs[len(capabilities.AQMs)-1]}, {Style: StyleArticle},
 			{Classes: ClassPreferences{Rules: []Rule{{Class: Bulk, Protocol: "icmp"}, {Class: Voice, Protocol: "udp"}}}}} {
-			p, err := Make(Line{Down: 30e6, Up: 5e6}, facts, w)
+			p, err := Make(Line{Down: 30e6, Up: 5e6}, capabilities, w)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -38,7 +38,7 @@ func TestControl(t *testing.T) {
 			if has(reason.ControlShaped) != (dummynet && article) || has(reason.ControlFirst) != (dummynet && len(w.Classes.Rules) > 0) {
 				t.Errorf("%s, %+v: %+v", platform, w, p.Warnings)
 			}
-			if p.Control = true; !dummynet && p.Validate(facts.Language) == nil {
+			if p.Control = true; !dummynet && p.Validate(capabilities.Language) == nil {
 				t.Errorf("%s takes a plan with rules that it has not", platform)
 			}
 		}

@@ -84,9 +84,9 @@ func (m *maker) make(down, up unit.Rate) (Plan, error) {
 	}
 	down, up = m.wholeSteps(down), m.wholeSteps(up)
 	m.plan = Plan{
-		Schema: Schema, Platform: m.lang.Platform, WAN: m.facts.WAN, LAN: m.facts.LAN,
+		Schema: Schema, Platform: m.lang.Platform, WAN: m.capabilities.WAN, LAN: m.capabilities.LAN,
 		DownBps: down, UpBps: up, AQM: m.aqm, Goal: m.goal(),
-		Basis: &Basis{Line: m.line, Capabilities: m.facts, Preferences: m.preferences},
+		Basis: &Basis{Line: m.line, Capabilities: m.capabilities, Preferences: m.preferences},
 	}
 	if down != 0 {
 		if err := m.chooseSide(); err != nil {
@@ -116,9 +116,9 @@ func (m *maker) make(down, up unit.Rate) (Plan, error) {
 	}
 	m.offloads()
 	if m.table() {
-		m.plan.FlowTable = []string{m.facts.LAN, m.facts.WAN}
-		m.because("flow_table", symbol(m.facts.LAN+", "+m.facts.WAN), say(reason.FlowTable))
-		m.warning(say(reason.FlowTableGives, "lan", m.facts.LAN))
+		m.plan.FlowTable = []string{m.capabilities.LAN, m.capabilities.WAN}
+		m.because("flow_table", symbol(m.capabilities.LAN+", "+m.capabilities.WAN), say(reason.FlowTable))
+		m.warning(say(reason.FlowTableGives, "lan", m.capabilities.LAN))
 	}
 	m.limits()
 	m.warnOfSFQ()
@@ -146,7 +146,7 @@ func (m *maker) goal() time.Duration {
 // shaper builds one direction.
 func (m *maker) shaper(d Direction, r unit.Rate) *Shaper {
 	s := &Shaper{
-		Device: m.facts.WAN, Rate: r, AQM: m.aqm,
+		Device: m.capabilities.WAN, Rate: r, AQM: m.aqm,
 		LinkLayer: m.framing.layer, Overhead: m.framing.overhead, MPU: m.framing.mpu, HeaderLen: m.headerLen(),
 	}
 	m.because(field(d, "rate"), say(reason.RateValue, "rate_bps", r), m.whyRate(d, r))
@@ -206,14 +206,14 @@ func (m *maker) whyRate(d Direction, r unit.Rate) reason.Reason {
 func (m *maker) placeDownload(s *Shaper) {
 	switch m.side {
 	case SideIFB:
-		s.Device, s.IngressOf = IFBName(m.facts.WAN), m.facts.WAN
+		s.Device, s.IngressOf = IFBName(m.capabilities.WAN), m.capabilities.WAN
 		m.because("down.device", symbol(s.Device), say(reason.DeviceIFB).With(m.sideWhy))
 	case SideLAN:
-		s.Device = m.facts.LAN
+		s.Device = m.capabilities.LAN
 		s.HeaderLen = EthernetHeader // the LAN is Ethernet, whatever the WAN is
 		m.because("down.device", symbol(s.Device), say(reason.DeviceLAN).With(m.sideWhy))
 	case SideIn:
-		s.IngressOf = m.facts.WAN
+		s.IngressOf = m.capabilities.WAN
 		m.because("down.device", symbol(s.Device), m.sideWhy)
 	}
 }
@@ -253,8 +253,8 @@ func (m *maker) htb(d Direction, s *Shaper) {
 }
 
 func (m *maker) mtu() int {
-	if m.facts.MTU > 0 {
-		return m.facts.MTU
+	if m.capabilities.MTU > 0 {
+		return m.capabilities.MTU
 	}
 	return int(fullIP)
 }
@@ -265,7 +265,7 @@ func (m *maker) offloads() {
 		return
 	}
 	need := func(device, feature string) {
-		able := m.facts.Offloads
+		able := m.capabilities.Offloads
 		if able == nil {
 			able = []Offload{{Device: device, Feature: feature}}
 		}
@@ -279,18 +279,18 @@ func (m *maker) offloads() {
 	slow := unit.Rate(0)
 	if s := m.plan.Up; s != nil && s.Rate < splitBelow {
 		slow = s.Rate
-		need(m.facts.WAN, "tso")
-		need(m.facts.WAN, "gso")
-		need(m.facts.LAN, "gro") // packets that the LAN merges leave the WAN merged
+		need(m.capabilities.WAN, "tso")
+		need(m.capabilities.WAN, "gso")
+		need(m.capabilities.LAN, "gro") // packets that the LAN merges leave the WAN merged
 	}
 	if s := m.plan.Down; s != nil && s.Rate < splitBelow {
 		if slow == 0 || s.Rate < slow {
 			slow = s.Rate
 		}
-		need(m.facts.WAN, "gro")
+		need(m.capabilities.WAN, "gro")
 		if m.side == SideLAN {
-			need(m.facts.LAN, "tso")
-			need(m.facts.LAN, "gso")
+			need(m.capabilities.LAN, "tso")
+			need(m.capabilities.LAN, "gso")
 		}
 	}
 	if len(m.plan.Offloads) > 0 {

@@ -44,13 +44,13 @@ func (w Work) Way(asked unit.Rate) Way {
 func (m *maker) chooseWay() {
 	w, c := m.preferences, m.preferences.Classes
 	asked := w.Down.of(m.line.Down, 1) + w.Up.of(m.line.Up, 1)
-	m.way = m.facts.Work.Way(asked)
+	m.way = m.capabilities.Work.Way(asked)
 	byHand := w.AQM != "" || w.Side != "" || w.Style != StyleDefault || w.FlowTable || w.Tins != "" || w.Only != "" || m.lang.Sides[0] != SideIFB ||
 		c.Use == ClassesOn || len(c.Rules) > 0 || len(c.Shares) > 0 || c.DSCP != DSCPPreference{}
 	switch {
 	case byHand:
 		m.way = WayUsual
-	case m.way == WayShort && (!m.lang.FlowTable || !m.facts.OneLAN):
+	case m.way == WayShort && (!m.lang.FlowTable || !m.capabilities.OneLAN):
 		m.way = WayLight
 	}
 	m.asked = asked
@@ -58,14 +58,14 @@ func (m *maker) chooseWay() {
 
 // warnOfWork says what lets the router carry what is asked for.
 func (m *maker) warnOfWork() {
-	if w := m.facts.Work; m.way == WaySpread {
+	if w := m.capabilities.Work; m.way == WaySpread {
 		m.warning(say(reason.WorkUneven, "asked_bps", m.asked, "most_bps", w.Most, "spread_bps", w.Spread))
 	}
 }
 
 // tooMuch says that the router does not carry what is asked of CAKE with classes.
 func (m *maker) tooMuch(code reason.Code) reason.Reason {
-	return say(code, "asked_bps", m.asked, "most_bps", m.facts.Work.Most)
+	return say(code, "asked_bps", m.asked, "most_bps", m.capabilities.Work.Most)
 }
 
 // table reports whether connections take a flow table's way.

@@ -33,14 +33,14 @@ func TestFramingText(t *testing.T) {
 // An acknowledgement costs more than it seems where it is cut into cells: on 6/0.7 Mbit/s those
 // of a full download take a quarter of the upload, so CAKE thins them, and classes allow fewer.
 func TestAcksOfFraming(t *testing.T) {
-	facts := plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}
+	capabilities := plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}
 	line := plan.Line{Down: 6 * unit.MbitPerSecond, Up: 700 * unit.KbitPerSecond}
 	for _, c := range []struct {
 		line  plan.Line
 		thins bool
 		acks  int
 	}{{line, false, 147}, {line.WithFraming(40, 0, true), true, 107}} {
-		p, err := plan.Make(c.line, facts, plan.Preferences{AQM: plan.CAKE})
+		p, err := plan.Make(c.line, capabilities, plan.Preferences{AQM: plan.CAKE})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -160,8 +160,8 @@ func TestRetuneByHand(t *testing.T) {
 // Whatever is read and valid, Explain prints and WithRates retunes without a panic.
 func FuzzParse(f *testing.F) {
 	for _, platform := range all.Names() {
-		facts, _ := all.Assume(platform, "", "")
-		p, err := Make(Line{Down: 30 * mbit, Up: 5 * mbit}, facts, Preferences{})
+		capabilities, _ := all.Assume(platform, "", "")
+		p, err := Make(Line{Down: 30 * mbit, Up: 5 * mbit}, capabilities, Preferences{})
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -261,13 +261,13 @@ func TestWholePlans(t *testing.T) {
 // "seed", the old name of the article's style, can still be read from flags and
 // plans.
 func TestOldNameOfArticle(t *testing.T) {
-	facts, err := all.Assume("linux", "", "")
+	capabilities, err := all.Assume("linux", "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := Line{Down: 30 * mbit, Up: 5 * mbit}
-	want := mustMake(t, l, facts, Preferences{Style: StyleArticle})
-	if d := cmp.Diff(want.Reasons, mustMake(t, l, facts, Preferences{Style: "seed"}).Reasons); d != "" {
+	want := mustMake(t, l, capabilities, Preferences{Style: StyleArticle})
+	if d := cmp.Diff(want.Reasons, mustMake(t, l, capabilities, Preferences{Style: "seed"}).Reasons); d != "" {
 		t.Errorf("-article +seed:\n%s", d)
 	}
 	b, err := json.Marshal(want)
@@ -286,13 +286,13 @@ func TestOldNameOfArticle(t *testing.T) {
 
 // A plan only states what this kernel has if the kernel was asked.
 func TestAssumedKernel(t *testing.T) {
-	facts, err := all.Assume("linux", "", "")
+	capabilities, err := all.Assume("linux", "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for assumed, want := range map[bool]reason.Code{true: reason.AQMCakeAssumed, false: reason.AQMCake} {
-		facts.Assumed = assumed
-		p := mustMake(t, Line{Down: 30 * mbit, Up: 5 * mbit}, facts, Preferences{})
+		capabilities.Assumed = assumed
+		p := mustMake(t, Line{Down: 30 * mbit, Up: 5 * mbit}, capabilities, Preferences{})
 		if r, _ := p.Why("aqm"); r.Why.Code != want {
 			t.Errorf("assumed %v: the reason for CAKE is %s, want %s", assumed, r.Why.Code, want)
 		}

@@ -40,8 +40,8 @@ func DefaultGoal(l Line) time.Duration {
 // number in the plan has a Reason. Errors are *FieldError, *SwappedError,
 // *AboveLineError, *NoAQMError, *UnsupportedAQMError, *NoIngressError or
 // ErrNothingToShape.
-func Make(line Line, facts Capabilities, preferences Preferences) (Plan, error) {
-	m, err := newMaker(line, facts, preferences)
+func Make(line Line, capabilities Capabilities, preferences Preferences) (Plan, error) {
+	m, err := newMaker(line, capabilities, preferences)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -58,16 +58,16 @@ const wide = 10 * unit.GbitPerSecond
 // WideOpen plans a shaper at the platform's highest rate, up to 10 Gbit/s, so that
 // the line is the bottleneck. It switches off the offloads that a slow shaper
 // needs off, so that WithRates changes no other device at any rate.
-func WideOpen(facts Capabilities, preferences Preferences) (Plan, error) {
-	facts.Work = Work{} // a rate that nothing waits for is no work
-	m, err := newMaker(Line{}, facts, preferences)
+func WideOpen(capabilities Capabilities, preferences Preferences) (Plan, error) {
+	capabilities.Work = Work{} // a rate that nothing waits for is no work
+	m, err := newMaker(Line{}, capabilities, preferences)
 	if err != nil {
 		return Plan{}, err
 	}
 	at := func(rate unit.Rate) (Plan, error) {
 		w := preferences
 		w.Down, w.Up = RatePreference{Rate: rate}, RatePreference{Rate: rate}
-		return Make(Line{}, facts, w)
+		return Make(Line{}, capabilities, w)
 	}
 	slow, err := at(unit.MbitPerSecond)
 	if err != nil {
@@ -175,36 +175,36 @@ func (p Plan) withRatesByHand(down, up unit.Rate) Plan {
 
 // A maker makes one plan.
 type maker struct {
-	line        Line
-	facts       Capabilities
-	preferences Preferences
-	lang        *Language
-	aqm         AQM
-	aqmWhy      reason.Reason
-	side        Side
-	sideWhy     reason.Reason
-	framing     framing
-	plan        Plan
-	older       bool // the plan is of a time when control traffic was shaped too
-	way         Way
-	asked       unit.Rate // of both directions together; 0: not known
+	line         Line
+	capabilities Capabilities
+	preferences  Preferences
+	lang         *Language
+	aqm          AQM
+	aqmWhy       reason.Reason
+	side         Side
+	sideWhy      reason.Reason
+	framing      framing
+	plan         Plan
+	older        bool // the plan is of a time when control traffic was shaped too
+	way          Way
+	asked        unit.Rate // of both directions together; 0: not known
 
 	division division
 	patient  map[Direction][]Reason // why the queues of its classes are longer than a single queue; given with the classes
 }
 
 // newMaker checks the inputs and chooses the AQM.
-func newMaker(line Line, facts Capabilities, preferences Preferences) (*maker, error) {
-	lang := facts.Language
+func newMaker(line Line, capabilities Capabilities, preferences Preferences) (*maker, error) {
+	lang := capabilities.Language
 	if lang == nil {
-		return nil, fieldError("platform", "%q is unknown: nothing says what its configuration can express", facts.Platform)
+		return nil, fieldError("platform", "%q is unknown: nothing says what its configuration can express", capabilities.Platform)
 	}
-	facts.Platform, preferences.Style = lang.Platform, preferences.Style.current()
-	if err := checkInputs(line, facts, preferences, lang); err != nil {
+	capabilities.Platform, preferences.Style = lang.Platform, preferences.Style.current()
+	if err := checkInputs(line, capabilities, preferences, lang); err != nil {
 		return nil, err
 	}
-	m := &maker{line: line, facts: facts, preferences: preferences, lang: lang}
-	m.framing = line.framing(m.headerLen(), facts.PointToPoint && isPPP(facts.WAN))
+	m := &maker{line: line, capabilities: capabilities, preferences: preferences, lang: lang}
+	m.framing = line.framing(m.headerLen(), capabilities.PointToPoint && isPPP(capabilities.WAN))
 	m.chooseWay()
 	if err := m.chooseAQM(); err != nil {
 		return nil, err
@@ -218,7 +218,7 @@ func isPPP(device string) bool {
 
 // headerLen is the number of bytes that the router's kernel counts besides the IP packet.
 func (m *maker) headerLen() int {
-	if m.facts.PointToPoint || m.lang.Sides[0] == SideIn {
+	if m.capabilities.PointToPoint || m.lang.Sides[0] == SideIn {
 		return 0 // dummynet sees IP packets alone
 	}
 	return EthernetHeader
@@ -226,7 +226,7 @@ func (m *maker) headerLen() int {
 
 // chooseAQM walks down the ladder to what the router has.
 func (m *maker) chooseAQM() error {
-	have := m.facts.AQMs
+	have := m.capabilities.AQMs
 	if have == nil {
 		have = m.lang.AQMs
 	}
@@ -270,9 +270,9 @@ func (m *maker) whyAQM(a AQM) reason.Reason {
 	switch {
 	case m.preferences.Style == StyleArticle:
 		return say(reason.AQMOfArticle)
-	case m.facts.Untried != "":
-		return say(reason.AQMAssumed, "why", m.facts.Untried)
-	case a == CAKE && m.facts.Assumed:
+	case m.capabilities.Untried != "":
+		return say(reason.AQMAssumed, "why", m.capabilities.Untried)
+	case a == CAKE && m.capabilities.Assumed:
 		return say(reason.AQMCakeAssumed, "platform", m.lang.Platform)
 	case a == CAKE:
 		return say(reason.AQMCake)
@@ -300,7 +300,7 @@ func (m *maker) chooseSide() error {
 			side, why = SideLAN, m.tooMuch(reason.SideShort)
 		} else if m.table() {
 			side, why = SideLAN, say(reason.SideFlowTable)
-		} else if side == SideIFB && !m.facts.IFB && m.facts.LAN != "" {
+		} else if side == SideIFB && !m.capabilities.IFB && m.capabilities.LAN != "" {
 			side, why = SideLAN, say(reason.SideNoIFB)
 		}
 	}
@@ -311,9 +311,9 @@ func (m *maker) chooseSide() error {
 	switch {
 	case !slices.Contains(m.lang.Sides, side):
 		return fail(fmt.Sprintf("not possible there; use one of %v", m.lang.Sides))
-	case side == SideIFB && !m.facts.IFB:
+	case side == SideIFB && !m.capabilities.IFB:
 		return fail("the kernel has no ifb device (module ifb, package kmod-ifb on OpenWrt); load it, or name the LAN interface and use side lan")
-	case side == SideLAN && m.facts.LAN == "":
+	case side == SideLAN && m.capabilities.LAN == "":
 		return fail("the LAN's interface is not known; give --lan")
 	}
 	m.side, m.sideWhy = side, why

@@ -31,18 +31,18 @@ func TestOthersMarks(t *testing.T) {
 		{"a rule of the upload", "linux", "", plan.Preferences{Only: plan.DirectionUp, Classes: ruled}, true, ""},
 		{"not wanted", "linux", "", plan.Preferences{Classes: plan.ClassPreferences{Use: plan.ClassesOff}}, false, ""},
 	} {
-		facts, err := all.Assume(x.platform, "wan0", "lan0")
+		capabilities, err := all.Assume(x.platform, "wan0", "lan0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		facts.NoBPF = x.without
-		facts.OthersMarks = []string{"table ip v: meta mark set ct mark", "ip rule: not from all fwmark 0xca6c lookup 51820"}
-		p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, facts, x.ask)
+		capabilities.NoBPF = x.without
+		capabilities.OthersMarks = []string{"table ip v: meta mark set ct mark", "ip rule: not from all fwmark 0xca6c lookup 51820"}
+		p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, capabilities, x.ask)
 		if err != nil {
 			t.Errorf("%s: %v", x.name, err)
 			continue
 		}
-		at := slices.IndexFunc(p.Warnings, func(w reason.Reason) bool { return strings.Contains(w.String(), facts.OthersMarks[1]) })
+		at := slices.IndexFunc(p.Warnings, func(w reason.Reason) bool { return strings.Contains(w.String(), capabilities.OthersMarks[1]) })
 		if p.SetsMarks() || (p.Classes != nil) != x.classes || (at >= 0) != (x.warns != "") || at >= 0 && p.Warnings[at].Code != x.warns {
 			t.Errorf("%s: sets marks: %v, classes %+v, warnings %v", x.name, p.SetsMarks(), p.Classes, p.Warnings)
 		}
@@ -50,7 +50,7 @@ func TestOthersMarks(t *testing.T) {
 			t.Errorf("%s: explained as\n%s", x.name, p.Explain())
 		}
 		for _, l := range reason.Languages() {
-			if at >= 0 && !strings.Contains(p.Warnings[at].Text(l, reason.Page), facts.OthersMarks[0]) {
+			if at >= 0 && !strings.Contains(p.Warnings[at].Text(l, reason.Page), capabilities.OthersMarks[0]) {
 				t.Errorf("%s: in %s: %s", x.name, l.Tag, p.Warnings[at].Text(l, reason.Page))
 			}
 		}

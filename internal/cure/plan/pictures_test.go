@@ -26,11 +26,11 @@ func TestPictures(t *testing.T) {
 		{5 * unit.MbitPerSecond, false, plan.Preferences{Classes: plan.ClassPreferences{Use: plan.ClassesOff}}, 0},
 		{5 * unit.MbitPerSecond, false, plan.Preferences{Interval: 80 * time.Millisecond}, 80 * time.Millisecond},
 	} {
-		facts, err := all.Assume("linux", "wan0", "lan0")
+		capabilities, err := all.Assume("linux", "wan0", "lan0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := plan.Make(plan.Line{Down: 10 * x.up, Up: x.up, Varies: x.vary}, facts, x.ask)
+		p, err := plan.Make(plan.Line{Down: 10 * x.up, Up: x.up, Varies: x.vary}, capabilities, x.ask)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -295,7 +295,7 @@ func TestOverhead(t *testing.T) {
 	ppp := Capabilities{Language: linux.Language(), WAN: "ppp0", LAN: "eth1", IFB: true, PointToPoint: true}
 	for _, c := range []struct {
 		line                    Line
-		facts                   Capabilities
+		capabilities            Capabilities
 		overhead, stab, ofPkt40 int
 	}{
 		{Line{}, linuxHas(), 14, 0, 54},
@@ -307,9 +307,9 @@ func TestOverhead(t *testing.T) {
 		{Line{Overhead: 34, MPU: 68}, linuxHas(), 34, 20, 74},
 	} {
 		c.line.Down, c.line.Up = 30*mbit, 5*mbit
-		s := mustMake(t, c.line, c.facts, Preferences{AQM: FQCoDel}).Up
+		s := mustMake(t, c.line, c.capabilities, Preferences{AQM: FQCoDel}).Up
 		if s.Overhead != c.overhead || s.StabOverhead() != c.stab || int(s.WireSize(40)) != c.ofPkt40 {
-			t.Errorf("%+v on %s: overhead %d, stab %d, 40 → %d; want %d, %d, %d", c.line, c.facts.WAN, s.Overhead, s.StabOverhead(), s.WireSize(40), c.overhead, c.stab, c.ofPkt40)
+			t.Errorf("%+v on %s: overhead %d, stab %d, 40 → %d; want %d, %d, %d", c.line, c.capabilities.WAN, s.Overhead, s.StabOverhead(), s.WireSize(40), c.overhead, c.stab, c.ofPkt40)
 		}
 	}
 	if got := (Line{}).FromGoodput(1448e3); got != 1514*kbit {
@@ -325,10 +325,10 @@ func TestRefusals(t *testing.T) {
 	long := linuxHas()
 	long.WAN = "interface-of-16c"
 	for name, c := range map[string]struct {
-		line  Line
-		facts Capabilities
-		w     Preferences
-		want  string
+		line         Line
+		capabilities Capabilities
+		w            Preferences
+		want         string
 	}{
 		"swapped":             {line, linuxHas(), rates(5*mbit, 30*mbit), "look swapped"},
 		"swapped, at 95 %":    {line, linuxHas(), rates(4750*kbit, 28*mbit), "look swapped"},
@@ -351,7 +351,7 @@ func TestRefusals(t *testing.T) {
 		"em0 on OPNsense":     {line, Capabilities{Language: opnsense.Language(), WAN: "em0"}, Preferences{}, "wan, lan, opt1"},
 		"pf has no CAKE":      {line, Capabilities{Language: openbsd.Language(), WAN: "em0", LAN: "em1"}, Preferences{AQM: CAKE}, "has no cake"},
 	} {
-		if p, err := Make(c.line, c.facts, c.w); err == nil || !strings.Contains(err.Error(), c.want) {
+		if p, err := Make(c.line, c.capabilities, c.w); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: plan %v, error %v; want %q", name, p.Up, err, c.want)
 		}
 	}

@@ -19,7 +19,7 @@ func (m *maker) cake(d Direction, s *Shaper) {
 	} else if m.preferences.Tins != "" {
 		s.Tins = m.preferences.Tins
 		m.because(field(d, "tins"), symbol(s.Tins), say(reason.AsAsked))
-	} else if d == DirectionUp && m.lang.PacketRules && m.facts.NoRules {
+	} else if d == DirectionUp && m.lang.PacketRules && m.capabilities.NoRules {
 		m.because(field(d, "tins"), symbol(s.Tins), say(reason.TinsNoRules))
 	} else if d == DirectionUp && m.lang.PacketRules {
 		m.firstUp(s)

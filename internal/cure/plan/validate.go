@@ -352,7 +352,7 @@ func (m *maker) checkFlowTable() error {
 		return fieldError("flow_table", "the article has none")
 	case w.Side != "" && w.Side != SideLAN:
 		return fieldError("flow_table", "what goes through an ifb does not take the short way; shape the download at the LAN (--side lan)")
-	case m.facts.LAN == "":
+	case m.capabilities.LAN == "":
 		return fieldError("lan", "a flow table needs both interfaces; give --lan")
 	case c.Use == ClassesOn || len(c.Rules) > 0 || len(c.Shares) > 0 || c.DSCP != DSCPPreference{}:
 		return fieldError("flow_table", "its connections go past the rules that divide them into classes; leave out one of the two")
