@@ -950,7 +950,7 @@ func TestHouse(t *testing.T) {
 		what    string
 		n, most int
 	}{
-		{"packages with code", len(lines), 81},
+		{"packages with code", len(lines), 80},
 		{"lines of product code, without the laboratory, stand-ins, tests, comments and blank lines", product, 90390},
 	} {
 		t.Logf("%d %s, at most %d", x.n, x.what, x.most)

@@ -1,4 +1,4 @@
-package network_test
+package tell_test
 
 import (
 	"context"
@@ -20,7 +20,6 @@ import (
 	"unbloat/internal/keep/config"
 	"unbloat/internal/keep/incident"
 	"unbloat/internal/keep/tell"
-	"unbloat/internal/keep/tell/network"
 )
 
 // broker runs mosquitto with a user and a password.
@@ -97,7 +96,7 @@ func TestMQTT(t *testing.T) {
 	var mu sync.Mutex
 	logged, switched := "", make(chan string, 4)
 	to := config.Notify{To: "mqtt", URL: "mqtt://me@127.0.0.1:" + port, SecretFile: key, MinSeverity: "major", Most: 6}
-	told := tell.New([]config.Notify{to}, tell.Options{Getenv: os.Getenv, Send: network.Send, MQTT: network.MQTT, Log: func(f string, a ...any) { mu.Lock(); logged += fmt.Sprintf(f, a...); mu.Unlock() },
+	told := tell.New([]config.Notify{to}, tell.Options{Getenv: os.Getenv, Send: tell.Send, MQTT: tell.MQTT, Log: func(f string, a ...any) { mu.Lock(); logged += fmt.Sprintf(f, a...); mu.Unlock() },
 		House: tell.House{Lines: func() []tell.LineState {
 			return []tell.LineState{{Key: "pppoe-wan", Name: "pppoe-wan", Down: 5e6, Up: 1e6, LimitDown: 46e6, LimitUp: 9e6, DelayMs: 7.5, Shaping: "ON", Incident: "none", Grade: "A"}}
 		},

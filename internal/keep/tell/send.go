@@ -1,6 +1,6 @@
-// Package network sends what package tell has to tell: by ntfy, a webhook, mail or MQTT. The
-// small build does not have it.
-package network
+//go:build !router
+
+package tell
 
 import (
 	"bytes"
@@ -22,14 +22,13 @@ import (
 
 	"unbloat/internal/keep/config"
 	"unbloat/internal/keep/incident"
-	"unbloat/internal/keep/tell"
 )
 
 // SignatureHeader has the HMAC-SHA-256 of a webhook's body, with its secret as the key.
 const SignatureHeader = "X-Unbloat-Signature"
 
 // Send sends a message by ntfy, a webhook or mail.
-func Send(ctx context.Context, to config.Notify, secret string, m tell.Message) error {
+func Send(ctx context.Context, to config.Notify, secret string, m Message) error {
 	switch to.To {
 	case "ntfy":
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, to.URL, strings.NewReader(m.Text))
@@ -77,7 +76,7 @@ func post(r *http.Request) error {
 
 // sendMail sends by SMTP: over TLS from the begin (smtps), or after STARTTLS, without which
 // no password is sent.
-func sendMail(ctx context.Context, to config.Notify, secret string, m tell.Message) error {
+func sendMail(ctx context.Context, to config.Notify, secret string, m Message) error {
 	u, err := url.Parse(to.URL)
 	if err != nil {
 		return errors.New("its url is none")

@@ -1,4 +1,4 @@
-package network_test
+package tell_test
 
 import (
 	"bufio"
@@ -21,7 +21,6 @@ import (
 	"unbloat/internal/keep/config"
 	"unbloat/internal/keep/incident"
 	"unbloat/internal/keep/tell"
-	"unbloat/internal/keep/tell/network"
 	"unbloat/reason"
 	"unbloat/testkit/await"
 )
@@ -36,7 +35,7 @@ func wrong(id string, s incident.Severity) incident.Incident {
 func once(t *testing.T, n config.Notify) error {
 	t.Helper()
 	n.MinSeverity, n.Most, n.Language = "minor", 6, "de"
-	x := tell.New([]config.Notify{n}, tell.Options{Getenv: os.Getenv, Send: network.Send})
+	x := tell.New([]config.Notify{n}, tell.Options{Getenv: os.Getenv, Send: tell.Send})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan bool)
 	go func() { defer close(done); x.Run(ctx) }()
@@ -81,7 +80,7 @@ func TestHTTP(t *testing.T) {
 	}
 	mac := hmac.New(sha256.New, []byte("the key"))
 	mac.Write(body)
-	if want := "sha256=" + hex.EncodeToString(mac.Sum(nil)); got.Header.Get(network.SignatureHeader) != want || !strings.Contains(string(body), `"schema":"`+tell.MessageSchema+`","event":"begin"`) {
+	if want := "sha256=" + hex.EncodeToString(mac.Sum(nil)); got.Header.Get(tell.SignatureHeader) != want || !strings.Contains(string(body), `"schema":"`+tell.MessageSchema+`","event":"begin"`) {
 		t.Errorf("webhook: %v\n%s", got.Header, body)
 	}
 	for _, answer = range []int{302, 403, 500} {

@@ -1,4 +1,6 @@
-package network
+//go:build !router
+
+package tell
 
 import (
 	"context"
@@ -12,7 +14,6 @@ import (
 	"github.com/eclipse/paho.golang/paho"
 
 	"unbloat/internal/keep/config"
-	"unbloat/internal/keep/tell"
 )
 
 // Topics of a broker. Home Assistant finds the lines by what is kept under discovery.
@@ -29,15 +30,12 @@ const (
 // Times of a broker.
 const (
 	stateEvery = 10 * time.Second
-	keepAlive  = 30               // seconds
-	sendTime   = 10 * time.Second // for one try
-	firstAgain = 5 * time.Second  // until the next
-	mostAgain  = 5 * time.Minute
+	keepAlive  = 30 // seconds
 )
 
 // MQTT keeps a connection to a broker until ctx ends: it shows the lines to Home Assistant,
 // takes its switch, and returns what publishes a message.
-func MQTT(ctx context.Context, to config.Notify, secret func() (string, error), h tell.House, log func(string, ...any)) (func(context.Context, tell.Message) error, error) {
+func MQTT(ctx context.Context, to config.Notify, secret func() (string, error), h House, log func(string, ...any)) (func(context.Context, Message) error, error) {
 	u, err := url.Parse(to.URL)
 	if err != nil {
 		return nil, errors.New("its url is none")
@@ -104,7 +102,7 @@ func MQTT(ctx context.Context, to config.Notify, secret func() (string, error), 
 			}
 		}
 	}()
-	return func(ctx context.Context, x tell.Message) error {
+	return func(ctx context.Context, x Message) error {
 		_, err := m.Publish(ctx, &paho.Publish{Topic: root + idOf(x.Line) + "/incident", QoS: 1, Payload: []byte(x.Body)})
 		return err
 	}, nil
@@ -130,14 +128,14 @@ func keep(ctx context.Context, m *autopaho.ConnectionManager, topic string, v an
 	_, _ = m.Publish(ctx, &paho.Publish{Topic: topic, QoS: 1, Retain: true, Payload: []byte(text)}) // the next follows soon
 }
 
-func states(ctx context.Context, m *autopaho.ConnectionManager, h tell.House) {
+func states(ctx context.Context, m *autopaho.ConnectionManager, h House) {
 	for _, l := range h.Lines() {
 		keep(ctx, m, root+idOf(l.Key)+"/state", l)
 	}
 }
 
 // announce tells Home Assistant what there is, and that it is there.
-func announce(ctx context.Context, m *autopaho.ConnectionManager, h tell.House) {
+func announce(ctx context.Context, m *autopaho.ConnectionManager, h House) {
 	for _, l := range h.Lines() {
 		id := idOf(l.Key)
 		for _, s := range []struct{ kind, name, value, unit, class string }{
