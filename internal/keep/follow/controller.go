@@ -55,7 +55,7 @@ func New(p Params, now unit.Instant) (*Controller, error) {
 		w, usual := &c.ways[d], float64(p.Rates[d].Usual)
 		w.is = Direction(d)
 		w.load.at = now
-		w.policy = policy{reach: reach{Bounds: p.Rates[d]}, rate: usual, target: usual, changed: now, moved: now, past: past{since: now, holds: 4 * restless, share: guess}}
+		w.policy = policy{reach: reach{Bounds: p.Rates[d]}, rate: usual, target: usual, changed: now, moved: now, past: past{since: now, holds: 2 * restless, share: guess}}
 		w.policy.reach.start(now, c.lessons.most(w.is))
 		w.policy.say(&Situation{At: now, Direction: w.is}, Started)
 	}
