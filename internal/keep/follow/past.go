@@ -11,7 +11,7 @@ import (
 const (
 	another   = 0.15                   // share by which the capacity of a line that has changed differs at least
 	holdsMost = 100 * time.Minute      // that are remembered; so what failed is left alone for a quarter of an hour
-	restless  = 6.0                    // s; a line that holds its capacity for less dips upwards too, and what it has again is looked for in large steps
+	restless  = 10.0                   // s; a line that holds its capacity for less dips upwards too, and what it has again is looked for in large steps
 	retryIn   = 0.15                   // of the time for which the line holds its capacity: then what failed is tried again
 	dipMost   = 300 * time.Millisecond // a longer queue is of a line that fell
 )
