@@ -269,7 +269,7 @@ func TestEveryPlatformOverSSH(t *testing.T) {
 			// takes long.
 			e := &apply.Engine{Backend: b, Runner: ssh, Dir: t.TempDir(),
 				Watchdog: &remote.Watchdog{Runner: ssh, Backend: b, Uptime: apply.Uptime, Path: s.options.Path, Folder: watchdogFolder(t), Patience: time.Minute}}
-			tr, err := e.Begin(t.Context(), made, apply.Options{Confirm: time.Minute, Hold: true})
+			tr, err := e.Begin(t.Context(), made, apply.Options{Confirm: longAfter, Hold: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -118,7 +118,7 @@ func TestWatchdogOfAnAPI(t *testing.T) {
 		if a.text() != was {
 			t.Errorf("over %s, it has\n%s\nbefore:\n%s", over, a.text(), was)
 		}
-		if tr, err = e.Begin(t.Context(), make(4*unit.MbitPerSecond), apply.Options{Confirm: time.Minute, Hold: true}); err != nil {
+		if tr, err = e.Begin(t.Context(), make(4*unit.MbitPerSecond), apply.Options{Confirm: longAfter, Hold: true}); err != nil {
 			t.Fatal(err)
 		}
 		if err := tr.Commit(); err != nil {

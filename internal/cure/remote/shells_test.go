@@ -68,7 +68,7 @@ func TestSmallRouters(t *testing.T) {
 			}
 			r.is(t, after)
 			r.revert(t)
-			for _, o := range []apply.Options{{Confirm: 2 * time.Second}, {Confirm: time.Minute, Hold: true}} {
+			for _, o := range []apply.Options{{Confirm: 2 * time.Second}, {Confirm: longAfter, Hold: true}} {
 				tr, err := r.engine.Begin(t.Context(), r.plan, o)
 				if err != nil {
 					t.Fatal(err)

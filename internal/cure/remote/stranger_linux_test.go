@@ -35,7 +35,7 @@ mkdir -m 755 theirs; ln -s "$1" link`, run)
 		defer cancel()
 		r.watchdogs = runtime
 		r.engine.Watchdog = r.watchdog()
-		tr, err := r.engine.Begin(ctx, r.plan, apply.Options{Confirm: time.Minute, Hold: true})
+		tr, err := r.engine.Begin(ctx, r.plan, apply.Options{Confirm: longAfter, Hold: true})
 		if err != nil {
 			return err
 		}

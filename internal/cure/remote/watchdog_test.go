@@ -93,6 +93,10 @@ const (
 	// heartbeat: long compared with a command on a busy machine, short compared
 	// with the tests' timeouts.
 	watchdogWaits = 10 * time.Second
+
+	// longAfter is the deadline of a change in tests that are not about it: no machine is so
+	// busy.
+	longAfter = 10 * time.Minute
 )
 
 // watchdogFolder returns a directory for watchdogs, which may still be writing
@@ -253,7 +257,7 @@ func TestDeadlineOverSSH(t *testing.T) {
 func TestHeldOverSSH(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t))
-	tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: time.Minute, Hold: true})
+	tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: longAfter, Hold: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +350,7 @@ func cutRig(t *testing.T, s *server, at int, late bool) *rig {
 
 func (r *rig) keep(t *testing.T) error {
 	t.Helper()
-	tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: time.Minute, Hold: true})
+	tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: longAfter, Hold: true})
 	if err != nil {
 		return err
 	}

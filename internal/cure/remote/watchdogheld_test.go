@@ -54,7 +54,7 @@ func TestWatchdogHoldsOn(t *testing.T) {
 		t.Run(sh, func(t *testing.T) {
 			t.Parallel()
 			r, hint := rigWithCat(t, sh, "exit 1")
-			tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: time.Minute, Hold: true})
+			tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: longAfter, Hold: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func TestWatchdogIsForgottenWhole(t *testing.T) {
 		t.Run(sh, func(t *testing.T) {
 			t.Parallel()
 			r, hint := rigWithCat(t, sh, `echo waits >$hint; while [ -e "$1" ] || [ ! -e $hint.go ]; do sleep 0.02; done; echo seen >$hint`)
-			tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: time.Minute, Hold: true})
+			tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: longAfter, Hold: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,7 +135,7 @@ func TestWatchdogIsNamed(t *testing.T) {
 	d := r.watchdog()
 	d.Patience = watchdogWaits / 2
 	r.engine.Watchdog = d
-	_, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: time.Minute, Hold: true})
+	_, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: longAfter, Hold: true})
 	contains(t, err, "it has undone the change")
 	r.is(t, before)
 }
