@@ -69,7 +69,7 @@ func TestDemoWithoutRunningKernel(t *testing.T) {
 		}
 	}
 	c := exec.Command(program, "demo", "--report", filepath.Join(dir, "r.html"))
-	c.Env = append(os.Environ(), asProgram+"=1", "PATH="+dir+":"+os.Getenv("PATH"), "XDG_CACHE_HOME="+dir, "HOME="+dir)
+	c.Env = append(os.Environ(), asProgram+"=1", "PATH="+dir+":"+os.Getenv("PATH"), "XDG_CACHE_HOME="+filepath.Join(dir, "cache"), "HOME="+dir)
 	out, err := c.CombinedOutput()
 	busy := strings.Contains(string(out), "Simulated, not measured: this machine is too busy for an emulated line in real time") // because of other tests
 	if err != nil || !busy && !strings.Contains(string(out), "Simulated, not measured: the kernel does not run on this machine") {
