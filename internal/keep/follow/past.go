@@ -11,7 +11,8 @@ import (
 const (
 	another   = 0.15                   // share by which the capacity of a line that has changed differs at least
 	holdsMost = 100 * time.Minute      // that are remembered; so what failed is left alone for a quarter of an hour
-	restless  = 10.0                   // s; a line that holds its capacity for less dips upwards too, and what it has again is looked for in large steps
+	restless  = 10.0                   // s; a line that holds its capacity for less has dips upwards too
+	riseSoon  = 0.06                   // s; the first rise is so much of the rate, by the time for which it holds
 	retryIn   = 0.15                   // of the time for which the line holds its capacity: then what failed is tried again
 	dipMost   = 300 * time.Millisecond // a longer queue is of a line that fell
 )
@@ -100,10 +101,7 @@ func (p *past) compare(now unit.Instant, capacity float64) {
 // held returns for how long the line has held its capacity, in seconds.
 func (p *past) held(now unit.Instant) float64 { return min(now.Sub(p.since), holdsMost).Seconds() }
 
-// firstStep is the first rise, of the rate.
+// firstStep is the first rise, of the rate: the more of it, the sooner the line changes.
 func (p *past) firstStep() float64 {
-	if p.holds < restless {
-		return riseBack
-	}
-	return riseFirst
+	return min(max(riseFirst, riseSoon/max(p.holds, 0.01)), riseBack)
 }
