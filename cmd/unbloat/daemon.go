@@ -318,12 +318,11 @@ func (f *daemonFlags) checkWAN(ctx context.Context, w kept.WAN) (key string, err
 	return "", err
 }
 
-// classesOf reads the classes of a WAN, from a file if it names one. What the schedule
-// says of machines comes first.
+// classesOf reads the classes of a WAN, from a file if it names one.
 func classesOf(w kept.WAN) (plan.ClassPreferences, error) {
 	classes := classFlags{classes: w.Classes, classifier: string(w.Classifier)}
 	p, err := classes.preferences()
-	p.Rules = slices.Concat(w.Rules, w.MachineRules(), p.Rules)
+	p.Rules = slices.Concat(w.MachineRules(), p.Rules)
 	return p, err
 }
 

@@ -105,10 +105,11 @@ func (w *WAN) machines(name string, t wanTable) error {
 	return nil
 }
 
-// MachineRules returns the rules of the machines that are to go first, of those that only get
-// what the others leave, and the configuration's own. They come before all other rules.
+// MachineRules returns what the schedule says now of machines, the rules of those that are to
+// go first, of those that only get what the others leave, and the configuration's own. They
+// come before all other rules.
 func (w WAN) MachineRules() []plan.Rule {
-	var out []plan.Rule
+	out := slices.Clone(w.Rules)
 	for _, x := range []struct {
 		name  string
 		class plan.Class

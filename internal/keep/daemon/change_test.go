@@ -153,13 +153,14 @@ func TestPlanOfAnotherWAN(t *testing.T) {
 	})
 }
 
-// Rates that a person gives leave the machines that are to go first where they are.
+// Rates that a person gives leave the machines that are to go first, and those that have a
+// limit, where they are.
 func TestMachinesStayFirst(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		x := startedTown(t, "linux", dir)
 		defer func() { x.stop() }()
-		x.change(ChangeParams{Machine: "192.168.1.7", Action: ActionFirst})
+		x.change(ChangeParams{Machine: "192.168.1.7", Action: ActionFirst, Limits: &[]string{"192.168.1.8 2 Mbit/s"}})
 		if _, err := x.d.Page().Confirm(t.Context(), Name{}, IDParams{}); err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +175,8 @@ func TestMachinesStayFirst(t *testing.T) {
 		}
 		x.settled()
 		first := func(p plan.Plan) bool {
-			return p.Classes != nil && len(p.Classes.Rules) == 1 && slices.Contains(p.Classes.Rules[0].Home, "192.168.1.7")
+			return p.Classes != nil && len(p.Classes.Rules) == 1 && slices.Contains(p.Classes.Rules[0].Home, "192.168.1.7") &&
+				len(p.Limits) == 1 && p.Limits[0].Machine == "192.168.1.8"
 		}
 		if is := *x.only().plan; first(p) || !first(out.Plan) || !first(is) || is.DownBps != rate.Rate {
 			t.Errorf("after an apply of 3 Mbit/s: %v, %+v", is.DownBps, is.Classes)

@@ -66,27 +66,33 @@ func (w *wan) apply(ctx context.Context, from *Caller, a ApplyParams) (out Appli
 	return out, nil
 }
 
-// withMachines adds to a plan that a person gave the rules of machines that the
+// withMachines adds to a plan that a person gave the rules and limits of machines that the
 // configuration and the schedule have: who gives other rates does not mean to lose them.
 func (w *wan) withMachines(p plan.Plan) plan.Plan {
-	c := w.wanted()
-	rules := slices.Concat(c.Rules, c.MachineRules())
-	if p.Basis == nil || p.Basis.Preferences.Classes.Use == plan.ClassesOff {
+	if p.Basis == nil {
 		return p
 	}
-	b := *p.Basis
-	rules = slices.DeleteFunc(rules, func(r plan.Rule) bool {
-		return slices.ContainsFunc(b.Preferences.Classes.Rules, func(x plan.Rule) bool { return x.String() == r.String() })
-	})
-	if len(rules) == 0 {
+	b, own := *p.Basis, w.wanted().Preferences()
+	given := b.Preferences
+	if given.Classes.Use != plan.ClassesOff {
+		b.Preferences.Classes.Rules = append(missing(own.Classes.Rules, given.Classes.Rules, plan.Rule.String), given.Classes.Rules...)
+	}
+	b.Preferences.Limits = append(missing(own.Limits, given.Limits, func(l plan.HardLimit) string { return l.Machine }), given.Limits...)
+	if len(b.Preferences.Classes.Rules) == len(given.Classes.Rules) && len(b.Preferences.Limits) == len(given.Limits) {
 		return p
 	}
-	b.Preferences.Classes.Rules = slices.Concat(rules, b.Preferences.Classes.Rules)
 	made, err := plan.Make(b.Line, b.Capabilities, b.Preferences)
 	if err != nil { // this line can't have them, and its configuration would have said so
 		return p
 	}
 	return made
+}
+
+// missing returns those of own that given has not, by a key.
+func missing[T any](own, given []T, key func(T) string) []T {
+	return slices.DeleteFunc(own, func(x T) bool {
+		return slices.ContainsFunc(given, func(y T) bool { return key(x) == key(y) })
+	})
 }
 
 func commands(steps []platform.Step) []string {
