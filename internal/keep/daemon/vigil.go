@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"unbloat/internal/keep/config"
@@ -52,60 +51,6 @@ type vigil struct {
 	pace    incident.Pace
 	others  bool // somebody else has asked since the last second
 	walk    walk
-}
-
-// A walk asks routers on the way to the first far end, once in an incident whose part is not
-// sure.
-type walk struct {
-	of    string // ID of the incident
-	hops  []incident.Hop
-	until time.Time // by then they have been asked and may have answered; zero: it is over
-}
-
-// Of a walk.
-const (
-	walkHops   = 12 // at most, from the second
-	walkRounds = 3  // one a second
-)
-
-// overheard are the questions and answers of what measures a WAN's delay, until its vigil
-// takes them in. With no vigil they are forgotten.
-type overheard struct {
-	mu  sync.Mutex
-	all []heard
-}
-
-// heard is a question, or an answer with its round trip.
-type heard struct {
-	asked unit.Instant
-	to    netip.Addr // with first: the first hop on the way there
-	first bool
-	rtt   time.Duration // 0: a question
-}
-
-func (o *overheard) ask(at unit.Instant, to delay.Target) {
-	o.add(heard{asked: at, to: to.Addr, first: to.Kind == delay.FirstHop})
-}
-
-func (o *overheard) hear(s delay.Sample) {
-	if s.Kind != delay.Passive && s.Kind != delay.Native {
-		o.add(heard{asked: s.At.Add(-s.RTT), to: s.Source, first: s.Kind == delay.FirstHop, rtt: s.RTT})
-	}
-}
-
-func (o *overheard) add(x heard) {
-	const most = 100
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.all = append(o.all[max(0, len(o.all)-most):], x)
-}
-
-func (o *overheard) take() []heard {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	all := o.all
-	o.all = nil
-	return all
 }
 
 // A question waits for its answer.
@@ -262,26 +207,6 @@ func (v *vigil) ask(now, second time.Time, w *wan) {
 	}
 }
 
-// walks asks the routers on the way, and tells the judge what became of it.
-func (v *vigil) walks(second time.Time) {
-	w := &v.walk
-	switch left := w.until.Sub(second); {
-	case w.until.IsZero() || v.socket == nil:
-	case left <= 0:
-		w.until = time.Time{}
-		v.judge.Walked(slices.DeleteFunc(w.hops, func(h incident.Hop) bool { return h.Answered == 0 }))
-	case left > vigilWait*time.Second:
-		c := &v.codecs[0]
-		for i := range w.hops {
-			w.hops[i].Hop = i + 2
-			w.hops[i].Asked++
-			v.seq = (v.seq + 1) % path.SeqSpace
-			v.asked[v.seq] = question{v.clock.Now(), second, 0, i + 2}
-			_ = v.socket.Send(c.Target, i+2, c.Append(nil, v.seq))
-		}
-	}
-}
-
 // late reports whether what measures a line's delay, by connections that pass too, sees
 // packets wait.
 func late(w *wan) bool {
@@ -297,35 +222,6 @@ func late(w *wan) bool {
 	return false
 }
 
-// overhear takes in what others asked, and what came of it.
-func (v *vigil) overhear(all []heard) {
-	for _, x := range all {
-		to := slices.IndexFunc(v.codecs, func(c path.Codec) bool { return c.Target == x.to })
-		v.others = v.others || to >= 0 && !x.first || !v.config.Incidents
-		if to < 0 && !x.first {
-			continue
-		}
-		second := v.d.clockAt(x.asked).Truncate(time.Second)
-		for k := range v.waiting {
-			s := &v.waiting[k]
-			if !s.At.Equal(second) {
-				continue
-			}
-			a := &s.First
-			if !x.first {
-				a = &s.Far[to]
-			}
-			if x.rtt == 0 {
-				a.Asked++
-			} else if a.Answered < a.Asked {
-				if a.Answered++; a.Answered == 1 || unit.Milliseconds(x.rtt) < a.RTT {
-					a.RTT = unit.Milliseconds(x.rtt)
-				}
-			}
-		}
-	}
-}
-
 // send sends one question. One that can't be sent is lost, as on the line.
 func (v *vigil) send(second time.Time, to int) {
 	s := &v.waiting[len(v.waiting)-1]
@@ -337,16 +233,6 @@ func (v *vigil) send(second time.Time, to int) {
 	v.asked[v.seq] = question{v.clock.Now(), second, to, 0}
 	a.Asked++
 	_ = v.socket.Send(c.Target, hops, c.Append(nil, v.seq))
-}
-
-// near reports whether two addresses are of one network, as far as addresses tell.
-func near(a, b netip.Addr) bool {
-	bits := 16
-	if a.Is6() {
-		bits = 32
-	}
-	p, err := a.Prefix(bits)
-	return err == nil && p.Contains(b)
 }
 
 // hear files the answers that have come.
@@ -361,10 +247,7 @@ func (v *vigil) hear() {
 			if ok && open && q.hop > 0 {
 				if delete(v.asked, r.Seq); r.Kind == path.Exceeded && len(v.walk.hops) > q.hop-2 {
 					h := &v.walk.hops[q.hop-2]
-					rtt := unit.Milliseconds(at.Sub(q.at))
-					if h.Answered++; h.Answered == 1 || rtt < h.RTT {
-						h.RTT = rtt
-					}
+					h.Hear(at.Sub(q.at))
 					h.Address, h.Near = from.String(), near(from, v.codecs[0].Target)
 				}
 				continue
@@ -380,10 +263,7 @@ func (v *vigil) hear() {
 					if !first {
 						a = &s.Far[i]
 					}
-					rtt := unit.Milliseconds(at.Sub(q.at))
-					if a.Answered++; a.Answered == 1 || rtt < a.RTT {
-						a.RTT = rtt
-					}
+					a.Hear(at.Sub(q.at))
 				}
 			}
 		}

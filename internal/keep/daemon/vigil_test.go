@@ -97,6 +97,17 @@ func (n *internet) set(first, beyond bool) {
 	n.first, n.beyond = first, beyond
 }
 
+// online returns a daemon of a line to an internet.
+func online(t *testing.T, net *internet, log io.Writer, line config.WAN) *Daemon {
+	t.Helper()
+	d, err := newDaemon(Options{Log: log, Getenv: func(string) string { return "" }, Memory: t.TempDir() + "/memory",
+		Reflect: func(c *netio.Clock, _ string) (netio.ReflectorSocket, error) { net.clock = c; return net, nil }}, config.Config{WANs: []config.WAN{line}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 // The daemon asks far ends and the first hop, finds an outage beyond the first hop within
 // seconds, tells of its end, keeps it on a disk once that has room, and shows its samples.
 // Without `incidents` nothing is sent.
@@ -185,11 +196,7 @@ func TestHostileAnswers(t *testing.T) {
 		net := &internet{first: true, beyond: true}
 		var log bytes.Buffer
 		line := config.WAN{Interface: "none0", Incidents: true, Down: 50e6, Up: 10e6}
-		d, err := newDaemon(Options{Log: &log, Getenv: func(string) string { return "" }, Memory: t.TempDir() + "/memory",
-			Reflect: func(c *netio.Clock, _ string) (netio.ReflectorSocket, error) { net.clock = c; return net, nil }}, config.Config{WANs: []config.WAN{line}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := online(t, net, &log, line)
 		ctx, cancel := context.WithCancel(t.Context())
 		d.loops.Go(func() { d.watchLines(ctx) })
 		time.Sleep(2 * time.Minute)
@@ -225,11 +232,7 @@ func TestWalk(t *testing.T) {
 				net := &internet{first: true, beyond: true, way: c.way}
 				var log bytes.Buffer
 				line := config.WAN{Interface: "none0", Incidents: true, Down: 50e6, Up: 10e6, Reflectors: c.far}
-				d, err := newDaemon(Options{Log: &log, Getenv: func(string) string { return "" }, Memory: t.TempDir() + "/memory",
-					Reflect: func(c *netio.Clock, _ string) (netio.ReflectorSocket, error) { net.clock = c; return net, nil }}, config.Config{WANs: []config.WAN{line}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				d := online(t, net, &log, line)
 				ctx, cancel := context.WithCancel(t.Context())
 				d.loops.Go(func() { d.watchLines(ctx) })
 				time.Sleep(5 * time.Minute)
@@ -269,11 +272,7 @@ func TestIncidentsByWhatIsAskedAnyway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := &internet{first: true, beyond: true}
 		line := config.WAN{Interface: "none0", Down: 50e6, Up: 10e6}
-		d, err := newDaemon(Options{Log: io.Discard, Getenv: func(string) string { return "" }, Memory: t.TempDir() + "/memory",
-			Reflect: func(c *netio.Clock, _ string) (netio.ReflectorSocket, error) { net.clock = c; return net, nil }}, config.Config{WANs: []config.WAN{line}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := online(t, net, io.Discard, line)
 		w := &wan{d: d, key: "none0", name: "none0", config: line, supervisor: supervise.New(time.Now(), time.Minute, false, false)}
 		d.wans["none0"] = w
 		ctx, cancel := context.WithCancel(t.Context())

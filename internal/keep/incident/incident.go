@@ -78,6 +78,14 @@ type Answers struct {
 	RTT             unit.Milliseconds // of the quickest that was answered
 }
 
+// Hear takes in an answer.
+func (a *Answers) Hear(rtt time.Duration) {
+	ms := unit.Milliseconds(rtt)
+	if a.Answered++; a.Answered == 1 || ms < a.RTT {
+		a.RTT = ms
+	}
+}
+
 // A Hop is a router on the way to the first far end, beyond the provider's first, and what
 // became of questions that ended there.
 type Hop struct {

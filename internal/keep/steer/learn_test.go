@@ -1,7 +1,6 @@
 package steer_test
 
 import (
-	"context"
 	"io/fs"
 	"slices"
 	"strings"
@@ -64,16 +63,9 @@ func TestLearns(t *testing.T) {
 			var told []string
 			c := config(l, &told)
 			c.Memory, c.Wall = d.memory(), wall
-			f, err := steer.New(c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan struct{})
-			go func() { defer close(done); f.Run(ctx) }()
+			_, end := begun(t, c)
 			time.Sleep(lasts)
-			cancel()
-			<-done
+			end()
 			return told
 		}
 		if told := run(2*time.Hour + 5*time.Minute); len(told) > 0 {
@@ -113,17 +105,10 @@ func TestLearnsTheMost(t *testing.T) {
 			c := config(l, &told)
 			c.Memory, c.Calls = d.memory(), [2][]int{follow.Down: {8, 6}}
 			c.Params.Rates[follow.Down] = follow.BoundsOf(0, 20*unit.MbitPerSecond, 0, 20*unit.MbitPerSecond)
-			f, err := steer.New(c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan struct{})
-			go func() { defer close(done); f.Run(ctx) }()
+			f, end := begun(t, c)
 			time.Sleep(2 * time.Minute)
 			most := f.View().Down.Most
-			cancel()
-			<-done
+			end()
 			return most
 		}
 		if most := run(50); most > 20*unit.MbitPerSecond*102/100 {
@@ -153,16 +138,9 @@ func TestLearnsOnFullDisk(t *testing.T) {
 		c := config(l, &told)
 		c.Memory = d.memory()
 		c.Wall = func() time.Time { return time.Date(2026, 11, 25, 17, 0, 0, 0, time.UTC).Add(time.Since(began)) }
-		f, err := steer.New(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); f.Run(ctx) }()
+		_, end := begun(t, c)
 		time.Sleep(4*time.Hour + 5*time.Minute)
-		cancel()
-		<-done
+		end()
 		if len(told) != 2 || !strings.Contains(told[0], "no space left on device") || !strings.Contains(told[1], "saved again") {
 			t.Errorf("told %q", told)
 		}

@@ -105,6 +105,19 @@ func (l *line) set(capacity float64) {
 	l.capacity = capacity
 }
 
+// begun returns a follower that runs until end is called.
+func begun(t *testing.T, c steer.Config) (f *steer.Follower, end func()) {
+	t.Helper()
+	f, err := steer.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); f.Run(ctx) }()
+	return f, func() { cancel(); <-done }
+}
+
 func config(l *line, told *[]string) steer.Config {
 	l.clock = netio.NewClock()
 	l.at = l.clock.Now()
@@ -136,13 +149,7 @@ func TestFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &line{capacity: 30e6, rate: 28e6}
 		var told []string
-		f, err := steer.New(config(l, &told))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); f.Run(ctx) }()
+		f, end := begun(t, config(l, &told))
 		time.Sleep(10 * time.Second)
 		if r := f.Rates(); r[0] < 25*unit.MbitPerSecond || r[1] != 5*unit.MbitPerSecond {
 			t.Errorf("on a steady line: %v", r)
@@ -173,8 +180,7 @@ func TestFollows(t *testing.T) {
 		}
 		f.NewLine()
 		time.Sleep(time.Second)
-		cancel()
-		<-done
+		end()
 		if l.resets != 1 || l.closed != 1 || len(told) > 0 {
 			t.Errorf("%d resets, %d closed, told %q", l.resets, l.closed, told)
 		}
@@ -196,13 +202,7 @@ func TestFollowsSlowly(t *testing.T) {
 			changed = append(changed, time.Now())
 			return set(ctx, r)
 		}
-		f, err := steer.New(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); f.Run(ctx) }()
+		f, end := begun(t, c)
 		time.Sleep(20 * time.Second)
 		if r := f.Rates(); r[0] < 25*unit.MbitPerSecond || r[1] != 5*unit.MbitPerSecond {
 			t.Errorf("on a steady line: %v", r)
@@ -228,8 +228,7 @@ func TestFollowsSlowly(t *testing.T) {
 		if r := f.Rates(); r[0] < 20*unit.MbitPerSecond {
 			t.Errorf("60 s after it came back: %v", r)
 		}
-		cancel()
-		<-done
+		end()
 		for i := 1; i < len(changed); i++ {
 			if apart := changed[i].Sub(changed[i-1]); apart < 2*time.Second {
 				t.Errorf("two changes within %v", apart)
@@ -324,20 +323,13 @@ func TestLogOfDecisions(t *testing.T) {
 			return logFile{out.files[len(out.files)-1], &out}, nil
 		}
 		follows := func() steer.View {
-			f, err := steer.New(c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan struct{})
-			go func() { defer close(done); f.Run(ctx) }()
+			f, end := begun(t, c)
 			time.Sleep(5 * time.Second)
 			l.set(10e6)
 			time.Sleep(5 * time.Second)
 			f.NewLine()
 			time.Sleep(time.Second)
-			cancel()
-			<-done
+			end()
 			return f.View()
 		}
 		is := follows()
@@ -376,13 +368,7 @@ func TestMeasures(t *testing.T) {
 			r := c.Params.Rates[d].Usual
 			c.Params.Rates[d] = follow.Bounds{Least: r, Usual: r, Most: r}
 		}
-		f, err := steer.New(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); f.Run(ctx) }()
+		f, end := begun(t, c)
 		time.Sleep(20 * time.Minute)
 		l.mu.Lock()
 		asked := l.asked
@@ -399,8 +385,7 @@ func TestMeasures(t *testing.T) {
 		if v := f.View(); v.Down.Delay.Ms() < 100 || v.Down.Rate != 28*unit.MbitPerSecond {
 			t.Errorf("30 s of a queue: %+v", v.Down)
 		}
-		cancel()
-		<-done
+		end()
 		if l.rate != 28e6 || len(told) > 0 {
 			t.Errorf("the rate is %v; %q", l.rate, told)
 		}
