@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/measure/phases"
 	"unbloat/internal/measure/verdict"
 	"unbloat/lab"
 	"unbloat/testkit/labtest"
@@ -21,24 +20,14 @@ func TestFlowTableInLab(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1), Server: true}) {
 		return
 	}
-	router := func(want bool, args ...string) string {
-		t.Helper()
-		out, err := labtest.In(t.Context(), lab.NodeRouter, args...).CombinedOutput()
-		if (err == nil) != want {
-			t.Fatalf("%q: %v: %s", args, err, out)
-		}
-		return string(out)
-	}
+	router := onRouter(t)
 	const counted = "table inet counting {\n chain seen { type filter hook forward priority 10; counter; }\n}\n"
 	rules := filepath.Join(t.TempDir(), "rules")
 	if err := os.WriteFile(rules, []byte(counted), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	router(true, "nft", "-f", rules)
-	state := func() string {
-		return router(true, "tc", "-d", "qdisc", "show") + router(true, "nft", "-s", "list", "ruleset")
-	}
-	before := state()
+	before := stateOf(router)
 	seen := func() (packets string) {
 		for line := range strings.Lines(router(true, "nft", "list", "table", "inet", "counting")) {
 			if f := strings.Fields(line); len(f) > 2 && f[0] == "counter" {
@@ -47,32 +36,15 @@ func TestFlowTableInLab(t *testing.T) {
 		}
 		return packets
 	}
-	c, err := phases.Dial(t.Context(), lab.Server(), phases.Options{Agent: "flowtable"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	measure := loads(t, "flowtable")
 	load := func(label string) *verdict.Phase {
 		t.Helper()
-		idle, err := c.Idle(t.Context(), 3*time.Second, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		raw, err := c.Phase(t.Context(), phases.PhaseSpec{Name: verdict.PhaseLoaded, Duration: 11 * time.Second, CutHead: 5 * time.Second, CutTail: time.Second, FlowsUp: 4, FlowsDown: 4})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := c.Judge(label, []phases.RawPhase{*idle, *raw}).Loaded
+		p := measure(label, 11*time.Second, 4)
 		t.Logf("%s: p95 increase %.1f ms, loss %.2f %%, down %.2f, up %.2f Mbit/s; the forward chain saw %s packets", label, p.Latency.IncreaseMs.P95, 100*p.Latency.Loss, p.GoodputDownBps/1e6, p.GoodputUpBps/1e6, seen())
 		return p
 	}
 	plan := func(args ...string) string {
-		text := router(true, append([]string{labtest.Unbloat(), "plan", "--here", "--json", "--quiet", "--wan", "wan", "--lan", "lan", "--side", "lan", "--shape-down", "27mbit", "--shape-up", "4.75mbit"}, args...)...)
-		file := filepath.Join(t.TempDir(), "plan.json")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
+		return planFile(t, router, append([]string{"--side", "lan"}, args...)...)
 	}
 	count := func() (n int) {
 		for _, d := range seen() {
@@ -123,11 +95,11 @@ func TestFlowTableInLab(t *testing.T) {
 	router(true, "nft", "list", "table", "inet", "unbloat")
 	for range 3 { // one for each that was applied
 		router(true, labtest.Unbloat(), "revert")
-		if state() == before {
+		if stateOf(router) == before {
 			break
 		}
 	}
-	if now := state(); now != before {
+	if now := stateOf(router); now != before {
 		t.Errorf("after revert:\n%s\nbefore:\n%s", now, before)
 	}
 }

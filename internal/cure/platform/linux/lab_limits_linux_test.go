@@ -1,13 +1,10 @@
 package linux_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"unbloat/internal/measure/phases"
 	"unbloat/internal/measure/verdict"
 	"unbloat/lab"
 	"unbloat/testkit/labtest"
@@ -21,45 +18,18 @@ func TestHardLimitInLab(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1), Server: true}) {
 		return
 	}
-	router := func(want bool, args ...string) string {
-		t.Helper()
-		out, err := labtest.In(t.Context(), lab.NodeRouter, args...).CombinedOutput()
-		if (err == nil) != want {
-			t.Fatalf("%q: %v: %s", args, err, out)
-		}
-		return string(out)
-	}
+	router := onRouter(t)
 	const home = "10.1.0.2" // of home1
-	state := func() string {
-		return router(true, "tc", "-d", "qdisc", "show") + router(true, "nft", "-s", "list", "ruleset")
-	}
-	before := state()
-	c, err := phases.Dial(t.Context(), lab.Server(), phases.Options{Agent: "limits"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	before := stateOf(router)
+	measure := loads(t, "limits")
 	load := func(label string) *verdict.Phase {
 		t.Helper()
-		idle, err := c.Idle(t.Context(), 3*time.Second, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		raw, err := c.Phase(t.Context(), phases.PhaseSpec{Name: verdict.PhaseLoaded, Duration: 15 * time.Second, CutHead: 5 * time.Second, CutTail: time.Second, FlowsUp: 2, FlowsDown: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := c.Judge(label, []phases.RawPhase{*idle, *raw}).Loaded
+		p := measure(label, 15*time.Second, 2)
 		t.Logf("%s: down %.2f, up %.2f Mbit/s", label, p.GoodputDownBps/1e6, p.GoodputUpBps/1e6)
 		return p
 	}
 	plan := func(args ...string) string {
-		text := router(true, append([]string{labtest.Unbloat(), "plan", "--here", "--json", "--quiet", "--classes", "off", "--wan", "wan", "--lan", "lan", "--shape-down", "27mbit", "--shape-up", "4.75mbit"}, args...)...)
-		file := filepath.Join(t.TempDir(), "plan.json")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
+		return planFile(t, router, append([]string{"--classes", "off"}, args...)...)
 	}
 	apply := func(file string) { router(true, labtest.Unbloat(), "apply", "--yes", file) }
 	apply(plan())
@@ -89,11 +59,11 @@ func TestHardLimitInLab(t *testing.T) {
 	}
 	for range 3 { // one for each that was applied
 		router(true, labtest.Unbloat(), "revert")
-		if state() == before {
+		if stateOf(router) == before {
 			break
 		}
 	}
-	if after := state(); after != before {
+	if after := stateOf(router); after != before {
 		t.Errorf("revert left\n%s\nwhere there was\n%s", after, before)
 	}
 }
