@@ -115,12 +115,24 @@ func networksOf(ctx context.Context, r platform.Runner) (map[string][]netip.Pref
 	return all, nil
 }
 
-// isOnlyLAN reports whether no interface but the WAN and the LAN has a network: then
-// every machine is behind the LAN. What can't be read is no.
-func isOnlyLAN(ctx context.Context, r platform.Runner, wan, lan string) bool {
+// lanOf returns the interface towards the home, and whether every machine is behind it. One
+// that is not named is found where this router forwards and no other interface but the
+// WAN has a network.
+func lanOf(ctx context.Context, r platform.Runner, wan, lan string) (name string, only bool) {
 	networks, err := networksOf(ctx, r)
 	delete(networks, wan)
-	return err == nil && len(networks) == 1 && networks[lan] != nil
+	if err != nil || len(networks) != 1 {
+		return lan, false
+	}
+	if lan != "" {
+		return lan, networks[lan] != nil
+	}
+	if out, err := platform.Output(ctx, r, "cat", "/proc/sys/net/ipv4/ip_forward"); err != nil || strings.TrimSpace(string(out)) != "1" {
+		return "", false
+	}
+	for name = range networks {
+	}
+	return name, true
 }
 
 // setsOf returns a function that looks up keys in the table's sets. Each set is

@@ -158,3 +158,44 @@ func (r withAddresses) Run(ctx context.Context, argv []string, stdin []byte) (st
 	}
 	return r.Kernel.Run(ctx, argv, stdin)
 }
+
+// forwarding is a router that says whether it forwards.
+type forwarding struct {
+	withAddresses
+	says string
+}
+
+func (r forwarding) Run(ctx context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error) {
+	if strings.Join(argv, " ") == "cat /proc/sys/net/ipv4/ip_forward" {
+		return []byte(r.says), nil, nil
+	}
+	return r.withAddresses.Run(ctx, argv, stdin)
+}
+
+// The interface towards the home is found where only one can be it.
+func TestFindsLAN(t *testing.T) {
+	address := func(dev, local string) string {
+		return fmt.Sprintf(`{"ifname":%q,"addr_info":[{"local":%q,"prefixlen":24}]}`, dev, local)
+	}
+	wan, lan, guests := address("wan", "203.0.113.5"), address("lan", "192.168.1.1"), address("guests", "192.168.2.1")
+	for _, x := range []struct {
+		what, given, forwards string
+		addresses             []string
+		lan                   string
+		only                  bool
+	}{
+		{"one", "", "1\n", []string{address("lo", "127.0.0.1"), wan, lan}, "lan", true},
+		{"one without a network", "", "1\n", []string{wan, address("lan", "169.254.1.1")}, "", false},
+		{"two", "", "1\n", []string{wan, lan, guests}, "", false},
+		{"a machine that does not forward", "", "0\n", []string{wan, lan}, "", false},
+		{"named", "lan", "0\n", []string{wan, lan}, "lan", true},
+		{"named among two", "lan", "1\n", []string{wan, lan, guests}, "lan", false},
+		{"named, without a network", "guests", "1\n", []string{wan, lan}, "guests", false},
+	} {
+		r := forwarding{withAddresses{linuxfake.New(), "[" + strings.Join(x.addresses, ",") + "]"}, x.forwards}
+		f, err := linux.Detect(t.Context(), r, "wan", x.given)
+		if err != nil || f.LAN != x.lan || f.OneLAN != x.only {
+			t.Errorf("%s: found %q, the only one: %v (%v); want %q, %v", x.what, f.LAN, f.OneLAN, err, x.lan, x.only)
+		}
+	}
+}

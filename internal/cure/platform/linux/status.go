@@ -148,7 +148,8 @@ func OwnedPlans(ctx context.Context, r platform.Runner) ([]plan.Plan, error) {
 }
 
 // Detect reads this router's capabilities for plan.Make. An empty wan means the
-// device of the default route. It changes nothing outside a scratch namespace.
+// device of the default route, an empty lan the only other interface with a network. It
+// changes nothing outside a scratch namespace.
 func Detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Capabilities, error) {
 	if wan == "" {
 		var err error
@@ -159,7 +160,8 @@ func Detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Capab
 	if wan == "lo" {
 		return plan.Capabilities{}, loopback(ctx, r)
 	}
-	f := plan.Capabilities{Platform: Name, Language: Language(), WAN: wan, LAN: lan, IFB: true, Offloads: []plan.Offload{}}
+	lan, only := lanOf(ctx, r, wan, lan)
+	f := plan.Capabilities{Platform: Name, Language: Language(), WAN: wan, LAN: lan, OneLAN: only, IFB: true, Offloads: []plan.Offload{}}
 	s, err := observe(ctx, r, []string{wan}, nil, nil)
 	if err != nil {
 		return f, err
@@ -175,7 +177,6 @@ func Detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Capab
 			f.PointToPoint = l.NoEthernet
 		}
 	}
-	f.OneLAN = lan != "" && isOnlyLAN(ctx, r, wan, lan)
 	have, err := Probe(ctx, r, []string{"cake", "htb", "fq_codel", "pfifo", "ingress"}, true, true)
 	var missing *platform.MissingToolError
 	switch {
