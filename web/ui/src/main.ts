@@ -344,6 +344,9 @@ async function settle(how: "keep" | "undo"): Promise<void> {
     if (how === "keep") await post<Done>("confirm", { change: waiting.change.id });
     else await post<Done>("revert", { wan: waiting.wan });
     answered.add(waiting.change.id);
+    // The next change begins with what holds now: rules and limits are sent whole.
+    const fresh = await get<State>("state").catch(() => null); // else the stream brings it
+    if (fresh !== null) heard(fresh);
     model.waiting = null;
     for (const w of model.state?.wans ?? []) if (w.pending?.id === waiting.change.id) w.pending = null;
     notice(how === "keep" ? say.keptIt : say.undidIt, "good");

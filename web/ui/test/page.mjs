@@ -291,7 +291,7 @@ const flows = {
     const keep = async () => {
       await shown("#waiting");
       await page.press('[data-do="keep"]', "Enter");
-      await page.waitForFunction(() => document.getElementById("waiting") === null || document.getElementById("waiting").hidden);
+      await page.waitForFunction(() => document.getElementById("waiting") === null && !document.documentElement.hasAttribute("aria-busy"));
     };
     await page.press('[data-key="own"] summary', "Enter");
     await look("own");
