@@ -124,7 +124,7 @@ following: kernel ## lines that vary on the real kernel; CAKE_AUTORATE=DIR puts 
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 120m -v -run '^TestFollow.*InLab$$' ./lab
 
 .PHONY: wide
-wide: kernel ## weak routers and several queues in the lab (docs/linux.md, docs/class-rules.md)
+wide: kernel ## weak routers and several queues in the lab (docs/evidence/notes.md)
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -v -run '^(TestWeakRouter|TestCakeMQInLab)$$' ./lab
 
 .PHONY: chromium-call

@@ -35,7 +35,7 @@ const (
 )
 
 // TestCakeMQInLab measures what many connections do to a call's packets where CAKE runs
-// on several queues (cake_mq, Linux 7.0): docs/class-rules.md has the figures. tc of most systems
+// on several queues (cake_mq, Linux 7.0): docs/evidence/notes.md has the figures. tc of most systems
 // does not know cake_mq, so its settings are those of a CAKE, copied by netlink.
 func TestCakeMQInLab(t *testing.T) {
 	if os.Getenv("UNBLOAT_LONG") == "" {

@@ -23,7 +23,7 @@ type callRow struct {
 // shared by machines: half of what the call leaves of 4.95 Mbit/s on Ethernet, without headers.
 const machineShare = (4.95e6 - 1.72e6) / 2 * 1448 / 1514
 
-// The rows of docs/evidence/notes.md: the sound is
+// The rows of docs/evidence/calls.md: the sound is
 // clear, the picture never stands still, and has nearly its rate on the idle line. Where
 // the line is too slow for the picture, the sound is clear all the same, and the picture
 // never stands still for more than a second.

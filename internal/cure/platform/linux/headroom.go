@@ -223,7 +223,7 @@ func HeadroomSentence(h platform.Headroom) string {
 	return text
 }
 
-// fastLine is from where on several queues do a line no harm (docs/class-rules.md).
+// fastLine is from where on several queues do a line no harm (docs/evidence/notes.md).
 const fastLine = 500 * unit.MbitPerSecond
 
 // Engine says what should shape a router of which the headroom was measured, at a rate of
