@@ -119,7 +119,7 @@ func TestPageOfDaemon(t *testing.T) {
 		"off":          {"off", "Turn on"},
 		"undone":       {"undone by itself"},
 		"planned":      {"At 03:30 a test, every day"},
-		"plannedNow":   {"The schedule of " + h.wan + " has changed, and it holds now."},
+		"plannedNow":   {"The schedule of " + h.wan + " has changed, and applies now."},
 		"plannedAfter": {"At 03:30 a test, every day"},
 		"testLive":     {"A test runs", "Round trip", "Mbit/s", "Stop"},
 		"testStopped":  {"Stopped. Nothing was changed."},

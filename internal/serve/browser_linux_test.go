@@ -54,7 +54,8 @@ type found struct {
 	StoredSentence string
 	Path           string
 	Focus          string
-	WhatNow        int // how often it says what to do about a bad line
+	WhatNow        string   // what it says to do about a bad line
+	Certain        []string // title and advice of an invalid result, with and without a certain grade
 	Test           verdict.Test
 }
 
@@ -117,15 +118,20 @@ func visit(t *testing.T, line shape, o options) found {
 	if !f.Test.Valid {
 		bad = f.Test.Certain() != nil
 	}
-	if bad != (f.WhatNow == 1) {
-		t.Errorf("of grade %q, valid %v, it says %d times what to do", f.Test.Grade, f.Test.Valid, f.WhatNow)
-	}
 	if f.Focus != "go" {
 		t.Errorf("the focus went to %q", f.Focus)
 	}
 	steps, language := []string{"idle line", "while downloading", "while uploading"}, reason.English()
+	whatNow, invalid := "What now?", "This measurement is not valid."
 	if o.Language != "" {
 		steps, language = []string{"ohne Last", "beim Download", "beim Upload"}, reason.Choose(o.Language)
+		whatNow, invalid = "Und jetzt?", "Diese Messung ist nicht gültig."
+	}
+	if strings.HasPrefix(f.WhatNow, whatNow) != bad || (f.WhatNow != "") != bad {
+		t.Errorf("of grade %q, valid %v, it says what to do: %q", f.Test.Grade, f.Test.Valid, f.WhatNow)
+	}
+	if want := []string{"F for certain. | " + whatNow, invalid}; !slices.Equal(f.Certain, want) {
+		t.Errorf("of an invalid result, with and without a certain grade, it says %q, want %q", f.Certain, want)
 	}
 	if f.Language != language.Tag || f.Test.Valid && f.Sentence != f.Test.VerdictIn(language, reason.Page) {
 		t.Errorf("a browser of %q is shown a page in %s: %s", o.Language, f.Language, f.Sentence)

@@ -7,7 +7,7 @@ import { faintTexts, launch, tabTo, unnamedControls } from "./visitor.mjs";
 const [url, text] = process.argv.slice(2);
 const o = { width: 1280, height: 900, scheme: "light", motion: "no-preference", both: false, shots: "", hide: false, stop: false, blocked: false, ...JSON.parse(text ?? "{}") };
 const { context, close } = await launch(o);
-const found = { stopped: "", errors: [], spills: [], faint: [], unnamed: [], said: [] };
+const found = { stopped: "", errors: [], spills: [], faint: [], unnamed: [], said: [], certain: [] };
 try {
   const page = context.pages()[0] ?? (await context.newPage());
   // The browser itself logs failed attempts at datagrams.
@@ -67,7 +67,7 @@ try {
   found.language = await page.evaluate(() => document.documentElement.lang);
   found.grade = await page.locator(".grade").innerText();
   found.sentence = await page.locator("#result-title").innerText();
-  found.whatNow = await page.locator("#result .hint").count();
+  found.whatNow = (await page.locator("#result .hint").allInnerTexts()).join();
   found.focus = await page.evaluate(() => document.activeElement?.id);
   await page.locator("#stored").focus();
   await page.keyboard.press("Enter");
@@ -76,6 +76,20 @@ try {
   found.path = new URL(page.url()).pathname;
   found.storedSentence = await page.locator("#result-title").innerText();
   await look(o.hide ? "stored-invalid" : "stored");
+  // The same result, as if it were not valid: with a grade that is certain, and without.
+  for (const certain of ["F for certain.", ""]) {
+    await page.route("**/shown", async (route) => {
+      const response = await route.fetch();
+      const kept = await response.json();
+      kept.test.valid = false;
+      Object.assign(kept.words, { certain, reasons: ["probes left late"] });
+      await route.fulfill({ response, json: kept });
+    });
+    await page.reload();
+    await page.waitForSelector("#result:not([hidden])");
+    found.certain.push((await page.locator("#result-title, #result .hint h3").allInnerTexts()).join(" | "));
+    await page.unroute("**/shown");
+  }
   found.test = await page.evaluate(async () => (await fetch(`/api/results/${location.pathname.split("/").pop()}`)).json());
   console.log(JSON.stringify(found));
 } finally {

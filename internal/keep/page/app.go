@@ -99,7 +99,7 @@ type request struct {
 // Handle answers a request. A panic ends that request alone.
 func (a *App) Handle(ctx context.Context, h *Request) (out Response) {
 	if !guard.Contain(func() { out = a.handle(ctx, h) }, a.o.Panicked) {
-		out = failure(&daemon.Error{Code: daemon.CodeFailed, Text: "the page has an error of its own, which the daemon's log describes"})
+		out = failure(&daemon.Error{Code: daemon.CodeFailed, Text: "the page has an internal error; the daemon's log describes it"})
 	}
 	out.Header = append(out.Header,
 		[2]string{"Content-Security-Policy", policy},
@@ -114,7 +114,7 @@ func (a *App) Handle(ctx context.Context, h *Request) (out Response) {
 
 func (a *App) handle(ctx context.Context, h *Request) Response {
 	if !mayBeHost(h.Header["host"], a.o.Names) {
-		return failure(&daemon.Error{Code: CodeHost, Text: "this router is not called so; use its address, or add it to the names of the page (option names) in the daemon's configuration"})
+		return failure(&daemon.Error{Code: CodeHost, Text: "this router does not have this name; use its address, or add it to the names of the page (option names) in the daemon's configuration"})
 	}
 	const api = "/api/"
 	if len(h.Path) < len(api) || h.Path[:len(api)] != api {

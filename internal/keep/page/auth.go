@@ -209,7 +209,7 @@ func (a *auth) set(role Role, password string) error {
 		err = a.save(b)
 	}
 	if err != nil {
-		return fmt.Errorf("keep the password: %w; the old one holds", err)
+		return fmt.Errorf("keep the password: %w; the old one stays", err)
 	}
 	a.secrets = next
 	if role == Admin {
@@ -330,7 +330,7 @@ func (a *auth) enter(from netip.Addr, value string) (Role, error) {
 	if err := a.guess(from); err != nil {
 		return role, err
 	}
-	return role, &daemon.Error{Code: CodePassword, Text: "that ticket is not good, or no more; open the page from your router's own page again"}
+	return role, &daemon.Error{Code: CodePassword, Text: "that ticket is not valid, or has expired; open the page from your router's own page again"}
 }
 
 // begin makes a session, and returns it with its cookie's value. Among too many of its

@@ -44,7 +44,7 @@ export const de: Words = {
   gradeIs: (grade) => `Note ${grade}.`,
   stopped: "Der Test wurde angehalten, es gibt also kein Ergebnis.",
   brokeOff: (why) => `Der Test brach ab: ${why}`,
-  noWorkers: "Dieser Browser kann die Worker der Seite nicht ausführen.",
+  noWorkers: "Dieser Browser kann den Test nicht ausführen: ihm fehlen Web Workers.",
   closed: {
     ended: "Die Verbindung zum Server ist zu Ende.",
     unreachable: "Der Server ist über einen WebSocket nicht erreichbar.",

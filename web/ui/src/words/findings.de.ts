@@ -37,7 +37,7 @@ export const germanFindings: Record<string, FindingWords> = {
     remedy: "Stellen Sie weniger ein, oder messen Sie, ob es reicht.",
   },
   drift: {
-    what: "Auf der Leitung ist nicht, was gesetzt wurde.",
+    what: "Auf der Leitung gilt nicht mehr, was eingestellt wurde.",
     why: "Etwas anderes hat es geändert.",
     remedy: "Setzen Sie es wieder ein, und suchen Sie das Programm, das es geändert hat.",
   },

@@ -29,7 +29,7 @@ const hour = 3600;
 const trialSeconds = 60;
 
 const states = {
-	'starting': _('It is being looked at.'),
+	'starting': _('It is being checked.'),
 	'in place': _('The line is shaped.'),
 	'suspended': _('It is off: the line is not shaped.'),
 	'busy': _('It is being changed now.'),
@@ -94,7 +94,7 @@ return view.extend({
 		if (!status.running)
 			problem = _('The service is not running.') + ' ' + (status.problem || _('Start it under System, Startup: unbloatd.'));
 		else if (status.problem)
-			problem = _('The configuration has a mistake, so the old one holds:') + ' ' + status.problem;
+			problem = _('The configuration has a mistake, so the old one stays in force:') + ' ' + status.problem;
 		this.set(this.problem, problem);
 		this.page.style.display = status.running && status.page ? '' : 'none';
 		const wans = status.running ? status.wans : [];
@@ -287,7 +287,7 @@ return view.extend({
 			o.validate = validRate;
 		}
 
-		o = s.option(form.Flag, 'follow', _('Follow the line'), _('For lines that carry now more, now less, such as LTE, 5G, satellite and cable: the limit follows what the line carries. It needs both speeds, and CAKE.'));
+		o = s.option(form.Flag, 'follow', _('Follow the line'), _('For lines that carry sometimes more, sometimes less, such as LTE, 5G, satellite and cable: the limit follows what the line carries. It needs both speeds, and CAKE.'));
 		o.rmempty = true;
 
 		for (const [ key, title ] of [ [ 'least_down', _('Least download') ], [ 'most_down', _('Most download') ], [ 'least_up', _('Least upload') ], [ 'most_up', _('Most upload') ] ]) {

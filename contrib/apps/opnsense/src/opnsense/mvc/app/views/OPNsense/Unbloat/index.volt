@@ -45,7 +45,7 @@
         const states = {
             'in place': ["{{ lang._('in place') }}", 'text-success'],
             'suspended': ["{{ lang._('off') }}", 'text-muted'],
-            'starting': ["{{ lang._('being looked at') }}", 'text-muted'],
+            'starting': ["{{ lang._('being checked') }}", 'text-muted'],
         };
 
         function failed(data) {

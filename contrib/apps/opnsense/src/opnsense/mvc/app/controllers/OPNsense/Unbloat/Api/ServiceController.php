@@ -30,7 +30,7 @@ class ServiceController extends ApiMutableServiceControllerBase
             $check = json_decode(trim((string)$backend->configdRun('unbloat check')), true);
             if (!is_array($check) || !$check['ok']) {
                 $says = is_array($check) ? $check['says'] : gettext('The daemon could not be asked; is the package unbloat installed?');
-                throw new UserException($says, gettext('These settings can not work'));
+                throw new UserException($says, gettext('These settings cannot work'));
             }
         }
         return parent::reconfigureAction();
