@@ -39,7 +39,7 @@ func englishFollow() map[Code]string {
 		FollowBlind:      "{direction:name}: nobody answers probes: holds {to_bps:rate}",
 		FollowGliding:    "{direction:name}: nobody has answered probes for long: slowly to {to_bps:rate}, which the line nearly always carries",
 		FollowSet:        "{direction:name}: {to_bps:rate}, set from outside",
-		FollowTrying:     "{direction:name}: {to_bps:rate} for some seconds, a little more than the line has been seen to carry; it stays if nothing queues",
+		FollowTrying:     "{direction:name}: {to_bps:rate} for some seconds, a little more than the line has carried so far; it stays if nothing queues",
 	}
 }
 

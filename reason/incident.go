@@ -50,7 +50,7 @@ func englishIncidents() map[Code]string {
 		NotifyText: "Since {begin:s}. To blame: {part:s}. {what:s}; {why:s}.",
 
 		IncidentsNone:      "Nothing went wrong in this time.",
-		IncidentsUnwatched: "No line is watched now: its delay is not measured. Set incidents = true in its [[wan]] of the configuration, and reload the daemon.",
+		IncidentsUnwatched: "No line is watched, since no line's delay is measured. Set incidents = true in a line's [[wan]] in the configuration, and reload the daemon.",
 
 		BlameLANPort:   "the link towards the home was down; the line was not asked about",
 		BlameLANErrors: "the interface towards the home counted {packets:d} errors and drops",
@@ -64,7 +64,7 @@ func englishIncidents() map[Code]string {
 		BlameHop:       "a router on the way answered as usual meanwhile, {address:s} (hop {hop:d}): {answered:d} of {asked:d} answers; the trouble is beyond it",
 		BlameFarHop:    "a router in the far end's own network answered as usual meanwhile, {address:s} (hop {hop:d}): {answered:d} of {asked:d} answers; the trouble is beyond it",
 		BlameOneFar:    "other far ends answered as usual",
-		BlameUnknown:   "what was seen does not tell the parts apart",
+		BlameUnknown:   "what was measured does not show which part it was",
 	}
 }
 
@@ -76,7 +76,7 @@ func germanIncidents() map[Code]string {
 		IncidentSlow:    "{direction:name}: die Leitung trug unter Last {carried_bps:rate}, zugesagt sind {promised_bps:rate}",
 		IncidentPath:    "Pakete nahmen einen anderen Weg; Umläufe dauerten {rise_ms:ms} länger",
 		IncidentRoute:   "die Standardroute oder die Adresse änderte sich",
-		IncidentBloat:   "Pakete warteten {rise_ms:ms} länger als üblich, höchstens {most_ms:ms}",
+		IncidentBloat:   "Pakete warteten {rise_ms:ms} länger als üblich, im schlimmsten Fall {most_ms:ms}",
 		IncidentFar:     "nur {name:s} beantwortete {answered:d} von {asked:d} Proben",
 		IncidentLANOut:  "der Anschluss des Routers zum Heimnetz hatte keine Verbindung",
 		IncidentLANLoss: "{packets:d} Pakete gingen am Anschluss des Routers zum Heimnetz verloren",
@@ -85,7 +85,7 @@ func germanIncidents() map[Code]string {
 		NotifyText: "Seit {begin:s}. Liegt an: {part:s}. {what:s}; {why:s}.",
 
 		IncidentsNone:      "In dieser Zeit gab es keine Störung.",
-		IncidentsUnwatched: "Zurzeit wird keine Leitung beobachtet: Ihre Verzögerung wird nicht gemessen. incidents = true in ihrem [[wan]] der Konfiguration setzen, dann den Daemon neu laden lassen.",
+		IncidentsUnwatched: "Zurzeit wird keine Leitung beobachtet, denn bei keiner wird die Verzögerung gemessen. Setzen Sie incidents = true im [[wan]] einer Leitung in der Konfiguration, und laden Sie den Daemon neu.",
 
 		BlameLANPort:   "die Verbindung zum Heimnetz war unterbrochen; um die Leitung ging es nicht",
 		BlameLANErrors: "die Schnittstelle zum Heimnetz zählte {packets:d} Fehler und Verluste",
@@ -99,7 +99,7 @@ func germanIncidents() map[Code]string {
 		BlameHop:       "ein Router auf dem Weg antwortete dabei wie sonst, {address:s} (Hop {hop:d}): {answered:d} von {asked:d} Antworten; die Störung liegt dahinter",
 		BlameFarHop:    "ein Router im Netz des fernen Ziels selbst antwortete dabei wie sonst, {address:s} (Hop {hop:d}): {answered:d} von {asked:d} Antworten; die Störung liegt dahinter",
 		BlameOneFar:    "andere ferne Ziele antworteten wie sonst",
-		BlameUnknown:   "was zu sehen war, unterscheidet die Teile nicht",
+		BlameUnknown:   "was gemessen wurde, zeigt nicht, welcher Teil es war",
 	}
 }
 

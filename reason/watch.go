@@ -3,7 +3,7 @@ package reason
 // englishWatch are the words of the live view of what the daemon keeps.
 func englishWatch() map[string]string {
 	return map[string]string{
-		"state starting":  "is being looked at",
+		"state starting":  "is being checked",
 		"state in place":  "in place",
 		"state waiting":   "waits",
 		"state failing":   "could not be put in place",
@@ -36,7 +36,7 @@ func englishWatch() map[string]string {
 // germanWatch are the German words.
 func germanWatch() map[string]string {
 	return map[string]string{
-		"state starting":  "wird angesehen",
+		"state starting":  "wird geprüft",
 		"state in place":  "eingerichtet",
 		"state waiting":   "wartet",
 		"state failing":   "ließ sich nicht einrichten",

@@ -58,7 +58,7 @@ const (
 	BusySmall         // its flow took more, but it is as small as an acknowledgement
 	WasBulk           // its flow is bulk already
 	Long              // its flow has run long
-	Ordinary          // nothing makes it more, or less, than the others
+	Ordinary          // nothing sets it apart from the others
 )
 
 // Codes returns all of them.

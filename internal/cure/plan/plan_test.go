@@ -160,7 +160,7 @@ func TestLimitsAreExplained(t *testing.T) {
 		preferences Preferences
 		says        []string
 	}{
-		{"openbsd", 20 * mbit, 2 * mbit, Preferences{ECN: &yes, Target: 15 * time.Millisecond}, []string{"drop and never mark", "ECN cannot be had", "no word for CoDel's target", "target of 15 ms cannot be had", "Ethernet frames"}},
+		{"openbsd", 20 * mbit, 2 * mbit, Preferences{ECN: &yes, Target: 15 * time.Millisecond}, []string{"drop and never mark", "ECN cannot be set", "no word for CoDel's target", "target of 15 ms cannot be set", "Ethernet frames"}},
 		{"openbsd", 20 * mbit, mbit, Preferences{}, []string{"drop and never mark", "longer than the target"}},
 		{"openbsd-altq", 20 * mbit, 2 * mbit, Preferences{}, []string{"4.29 Gbit/s", "32 bits", "a full FIFO adds 100 ms"}},
 		{"freebsd", 20 * mbit, 2 * mbit, Preferences{}, []string{"whole numbers", "9.5Mbit/s as 9 bit/s", "4.29 Gbit/s", "IP packets alone"}},

@@ -71,7 +71,7 @@ func TestStatusByHand(t *testing.T) {
 			return &openbsd.Backend{Runner: o}
 		}, []string{
 			"what leaves em0 is held to 9.00 Mbit/s by queue up and shared among std, pri",
-			"queue pri on em0 is sure of 1.00 Mbit/s and held to 9.00 Mbit/s, by FQ-CoDel",
+			"queue pri on em0 is guaranteed 1.00 Mbit/s and held to 9.00 Mbit/s, by FQ-CoDel",
 			"it takes `match out on em0 proto tcp all set (queue(std, pri))`; beware: without qlimit it holds 50 packets",
 		}},
 		{"openbsd-altq, article", func(t *testing.T) platform.Backend {
@@ -95,7 +95,7 @@ func TestStatusByHand(t *testing.T) {
 		}, []string{
 			"what leaves wan is held to 9.00 Mbit/s by cake (sqm-scripts, section eth1, by hand or by LuCI)",
 			"what leaves ifb4wan is held to 85.0 Mbit/s by cake (sqm-scripts, section eth1, by hand or by LuCI)",
-			"the section other of /etc/config/sqm wants what leaves eth7 held to 500 kbit/s, and the kernel does not do that",
+			"section other of /etc/config/sqm should hold what leaves eth7 to 500 kbit/s, but the kernel does not",
 		}},
 		{"clearos, article", func(t *testing.T) platform.Backend {
 			o := fake.NewClearOS()

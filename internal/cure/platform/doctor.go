@@ -83,7 +83,7 @@ func rehearse(e *Examination, try func(ctx context.Context) error) {
 	if slices.ContainsFunc(e.Findings, blocking) {
 		return // it is the same finding again
 	}
-	f := Finding{ID: "rehearsal", Blocking: true, What: err.Error(), Why: "`unbloat apply` would refuse", Remedy: "see there"}
+	f := Finding{ID: "rehearsal", Blocking: true, What: err.Error(), Why: "`unbloat apply` would refuse", Remedy: "remove that obstacle, then try again"}
 	switch {
 	case errors.As(err, &pre):
 		f.What, f.Remedy = fmt.Sprintf("%s: %s", pre.Doing, pre.What), pre.Advice()

@@ -324,13 +324,13 @@ func TestFlowTables(t *testing.T) {
 		inWay                bool
 		says                 string
 	}{
-		{"software", software, "", false, "rates are held"},
-		{"software, and classes", software + classes, "", true, "rates are held"},
-		{"hardware", hardware, "", true, "no queue here holds"},
-		{"hardware, and classes", hardware + classes, "", true, "no queue here holds"},
-		{"iptables", "", "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j FLOWOFFLOAD\n", false, "rates are held"},
-		{"iptables, and classes", classes, "-A FORWARD -j FLOWOFFLOAD\n", true, "rates are held"},
-		{"iptables, hardware", "", "-A FORWARD -j FLOWOFFLOAD --hw\n", true, "no queue here holds"},
+		{"software", software, "", false, "rates still apply"},
+		{"software, and classes", software + classes, "", true, "rates still apply"},
+		{"hardware", hardware, "", true, "no queue here limits"},
+		{"hardware, and classes", hardware + classes, "", true, "no queue here limits"},
+		{"iptables", "", "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j FLOWOFFLOAD\n", false, "rates still apply"},
+		{"iptables, and classes", classes, "-A FORWARD -j FLOWOFFLOAD\n", true, "rates still apply"},
+		{"iptables, hardware", "", "-A FORWARD -j FLOWOFFLOAD --hw\n", true, "no queue here limits"},
 	} {
 		o := router()
 		o.Tools["nft"], o.Tools["iptables-save"] = says(c.ruleset), says(c.saved)

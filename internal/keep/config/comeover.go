@@ -82,7 +82,7 @@ func TakeOver(r Rival, name string, text []byte) (t Taken, err error) {
 		if errors.As(err, &bad) {
 			err = fmt.Errorf("%s: %w", bad.Key, bad.Err)
 		}
-		return t, &Error{File: name, Err: fmt.Errorf("what it means is no configuration of ours: %w", err)}
+		return t, &Error{File: name, Err: fmt.Errorf("it has no counterpart that unbloat accepts: %w", err)}
 	}
 	return t, nil
 }

@@ -125,7 +125,7 @@ func TestTakeOverRefuses(t *testing.T) {
 		{config.RivalSQM, "config queue 'a'\n\toption enabled '0'\n", "no section of it is on"},
 		{config.RivalSQM, "config queue 'a'\n\toption enabled '1'\n\toption interface 'eth0'\n\toption download 'fast'\n", "download"},
 		{config.RivalSQM, "config queue 'a'\n\toption enabled '1'\n\toption interface 'eth0'\n\toption download '1000'\n\toption overhead 'x'\n", "number of bytes"},
-		{config.RivalSQM, "config queue 'a'\n\toption enabled '1'\n\toption interface 'a b'\n\toption download '1000'\n", "configuration of ours"},
+		{config.RivalSQM, "config queue 'a'\n\toption enabled '1'\n\toption interface 'a b'\n\toption download '1000'\n", "no counterpart that unbloat accepts"},
 		{config.RivalSQM, "config queue 'a\n", "line"},
 		{config.RivalAutorate, "echo hello\n", "ul_if"},
 		{config.RivalAutorate, "ul_if=wan\nbase_dl_shaper_rate_kbps=$(rate)\n", "base_dl_shaper_rate_kbps"},

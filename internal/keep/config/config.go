@@ -569,7 +569,7 @@ func (w *WAN) check(name string, t wanTable) error {
 		case w.Down == 0 || w.Up == 0:
 			return bad("follow", "needs down and up, what the line usually carries")
 		case w.AQM == plan.FIFO:
-			return bad("follow", "needs a queue that holds its own delay down, so that the line's can be told from it: remove aqm, or use %s, which holds the rates", holds)
+			return bad("follow", "needs a queue that keeps its own delay short, so that the line's delay shows: remove aqm, or use %s, which holds the rates", holds)
 		}
 	}
 	if w.Incidents && w.Router != "" && !w.Here() {

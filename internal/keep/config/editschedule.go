@@ -265,7 +265,7 @@ func onlySchedule(before, now Config, wanted []Entry) error {
 	for _, e := range now.Schedule {
 		k := slices.IndexFunc(left, func(x Entry) bool { return x.bare() == e.bare() })
 		if k < 0 {
-			return errors.New("its layout is unusual, and another schedule would come of it")
+			return errors.New("its layout is unusual, and the result would be another schedule")
 		}
 		left = slices.Delete(left, k, k+1)
 	}

@@ -161,7 +161,7 @@ func (t EntryTable) entry(name string, at map[string]int, wans []WAN) (Entry, er
 	}
 	for _, key := range scheduleKeys() {
 		if _, given := at[key]; given && !slices.Contains(allowed, key) {
-			return e, bad(key, "goes not with %s, which has %s; remove it", sets("do", string(t.Do)), strings.Join(allowed[1:], ", "))
+			return e, bad(key, "does not go with %s, which takes %s; remove it", sets("do", string(t.Do)), strings.Join(allowed[1:], ", "))
 		}
 	}
 	for _, x := range []struct {
@@ -178,7 +178,7 @@ func (t EntryTable) entry(name string, at map[string]int, wans []WAN) (Entry, er
 		*x.to = sinceMidnight(clock)
 	}
 	if e.Lasts() && e.From == e.To {
-		return e, bad("to", "is the same time as from; it would hold for ever, which is for the %s to say", syntax.Table("wan"))
+		return e, bad("to", "is the same time as from, so the entry would never end; set that in the %s", syntax.Table("wan"))
 	}
 	var err error
 	if e.Days, err = days(t.Days); err != nil {

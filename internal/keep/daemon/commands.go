@@ -130,7 +130,7 @@ func (w *wan) differs() []string {
 		return nil
 	}
 	if want.AQM != w.plan.AQM || (want.Classes == nil) != (w.plan.Classes == nil) || want.DownBps != w.plan.DownBps || want.UpBps != w.plan.UpBps {
-		return []string{fmt.Sprintf("the configuration says something else than what is kept now (%s, %s down, %s up); when the daemon starts again or is reloaded, the configuration holds", want.AQM, want.DownBps, want.UpBps)}
+		return []string{fmt.Sprintf("the configuration differs from what is kept now (%s, %s down, %s up); it applies when the daemon starts again or is reloaded", want.AQM, want.DownBps, want.UpBps)}
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 func (d *Daemon) contain(doing string, f func() (any, error)) (out any, err error) {
 	whole := guard.Contain(func() { out, err = f() }, func(what any, stack []byte) { d.panicked(doing, what, stack) })
 	if !whole {
-		return nil, &Error{CodeInternal, doing + ": the daemon has an error of its own, which its log describes; all else goes on"}
+		return nil, &Error{CodeInternal, doing + ": the daemon has an internal error, which its log describes; all else goes on"}
 	}
 	return out, err
 }

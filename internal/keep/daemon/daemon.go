@@ -445,7 +445,7 @@ func (d *Daemon) failed() string {
 func (d *Daemon) reload(ctx context.Context) {
 	c, err := Load(ctx, d.o.File, d.o.Check)
 	if err != nil {
-		d.trouble("reload: %v; the old configuration holds", err)
+		d.trouble("reload: %v; the old configuration stays in force", err)
 		d.mu.Lock()
 		d.failure = err.Error()
 		d.mu.Unlock()
@@ -489,7 +489,7 @@ func (d *Daemon) reload(ctx context.Context) {
 		}
 	}
 	if c.Metrics != old.Metrics {
-		d.log("reload: metrics: another address holds when the daemon starts again")
+		d.log("reload: metrics: a new address applies when the daemon starts again")
 	}
 	if !c.UI.Equal(old.UI) {
 		d.offerOtherPage(c)

@@ -180,7 +180,7 @@ func (d *Daemon) writeSchedule(tables []config.EntryTable) error {
 		err = d.overwrite(text, out)
 	}
 	if err != nil {
-		return fmt.Errorf("write the schedule into the configuration: %w; the old one holds", err)
+		return fmt.Errorf("write the schedule into the configuration: %w; the old one stays", err)
 	}
 	c, err := config.Parse(d.o.File, out)
 	if err != nil {

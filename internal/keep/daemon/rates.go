@@ -55,11 +55,11 @@ func (d *Daemon) rewrite(of config.WAN, settings []config.Setting) (config.WAN, 
 	defer d.fileMu.Unlock()
 	text, err := os.ReadFile(d.o.File)
 	if err != nil {
-		return of, fmt.Errorf("write the new rates into the configuration: %w; the old ones hold when the daemon starts again", err)
+		return of, fmt.Errorf("write the new rates into the configuration: %w; the old ones apply when the daemon starts again", err)
 	}
 	c, err := config.Parse(d.o.File, text)
 	if err != nil {
-		return of, fmt.Errorf("write the new rates into the configuration: %w; the old ones hold when the daemon starts again", err)
+		return of, fmt.Errorf("write the new rates into the configuration: %w; the old ones apply when the daemon starts again", err)
 	}
 	for i, w := range c.WANs {
 		if keyOf(w.Router, w.Interface) != keyOf(of.Router, of.Interface) {
@@ -70,7 +70,7 @@ func (d *Daemon) rewrite(of config.WAN, settings []config.Setting) (config.WAN, 
 			return of, err
 		}
 		if err := d.overwrite(text, out); err != nil {
-			return of, fmt.Errorf("write the new rates into the configuration: %w; the old ones hold when the daemon starts again", err)
+			return of, fmt.Errorf("write the new rates into the configuration: %w; the old ones apply when the daemon starts again", err)
 		}
 		if c, err = config.Parse(d.o.File, out); err != nil {
 			return of, err

@@ -125,10 +125,10 @@ func (w *wan) scheduled(entries []config.Entry) {
 	w.cause = causeSchedule
 	w.plan = nil
 	w.supervisor.Afresh(time.Now())
-	says := "nothing of the schedule holds any more"
+	says := "no entry of the schedule applies any more"
 	for i, e := range entries {
 		if says = e.Says(); i > 0 {
-			says = fmt.Sprintf("%d entries of the schedule hold", len(entries))
+			says = fmt.Sprintf("%d entries of the schedule apply", len(entries))
 		}
 	}
 	w.d.log("%s: %s", w.config.Name(), says)

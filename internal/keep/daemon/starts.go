@@ -52,5 +52,5 @@ func careful(dir string) string {
 	if n < mostStarts {
 		return ""
 	}
-	return fmt.Sprintf("the daemon was started %d times within %s and never ended as it should, so it follows no line and holds the rates of the configuration; its log says why it died; once that is mended, reload it (SIGHUP)", n, startWindow)
+	return fmt.Sprintf("the daemon was started %d times within %s and never shut down properly, so it follows no line and uses the rates of the configuration; its log says why it died; when that is mended, reload it (SIGHUP)", n, startWindow)
 }

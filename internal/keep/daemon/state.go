@@ -92,7 +92,7 @@ func (m *memory) write() error {
 		err = apply.WriteFile(m.path, append(b, '\n'), 0o644)
 	}
 	if err != nil {
-		return fmt.Errorf("remember what a person has turned off: %w; it holds until the daemon starts again", err)
+		return fmt.Errorf("remember what a person has turned off: %w; it stays off only until the daemon starts again", err)
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func Write(w io.Writer, s *Snapshot) {
 	t.Value("unbloat_build_info", 1, "version", s.Version, "goversion", s.Go)
 	t.Head("unbloat_panics_total", Counter, "Errors of the program that ended a request or a run, and not the daemon.")
 	t.Value("unbloat_panics_total", float64(s.Panics))
-	t.Head("unbloat_config_reload_success", Gauge, "Whether the configuration that is in the file holds; 0: it has a mistake, and the one before holds.")
+	t.Head("unbloat_config_reload_success", Gauge, "Whether the configuration file is in force; 0: it has a mistake, and the previous one stays in force.")
 	t.Value("unbloat_config_reload_success", flag(!s.Stale))
 	t.Head("unbloat_in_place", Gauge, "Whether what is wanted on the WAN is there.")
 	for _, w := range s.WANs {

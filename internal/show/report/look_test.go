@@ -41,7 +41,7 @@ func samplePages() map[string]Page {
 	inv.Label = "<script>alert(1)</script> \"quoted\" & a label that goes on and on until it no longer fits anywhere at all"
 	goal := 5 * time.Millisecond
 	pl := &plan.Plan{Schema: plan.Schema, Platform: "openwrt", WAN: "eth1", DownBps: 28500 * unit.KbitPerSecond, UpBps: 4600 * unit.KbitPerSecond, AQM: plan.CAKE, Goal: goal,
-		Reasons: []plan.Reason{{Field: "up.rate", Value: reason.Written("4.6 Mbit/s"), Why: reason.Written("95 % of the 4.8 Mbit/s that were measured, so that the queue stands here and not in the modem")}, {Field: "up.overhead", Value: reason.Written("18"), Why: reason.Written("DOCSIS counts the Ethernet header and its checksum")}}}
+		Reasons: []plan.Reason{{Field: "up.rate", Value: reason.Written("4.6 Mbit/s"), Why: reason.Written("95 % of the 4.8 Mbit/s that were measured, so that packets wait here and not in the modem")}, {Field: "up.overhead", Value: reason.Written("18"), Why: reason.Written("DOCSIS counts the Ethernet header and its checksum")}}}
 	return map[string]Page{
 		"pair": {Before: b, After: a, Plan: pl, Goal: 10 * time.Millisecond, Steps: []Step{
 			{"as found", 0, 0, "grade F", b},

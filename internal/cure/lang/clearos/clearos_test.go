@@ -64,7 +64,7 @@ func TestClasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"marks IPv4 alone", "no rules for marks", "for the upload alone", "does not see how flows behave",
-		"IPv6 has none", "all IPv6 goes to the last of its bands, behind bulk, where it is sure of 1 % of the download and 1 % of the upload"} {
+		"IPv6 has none", "all IPv6 goes to the last of its bands, behind bulk, where it is guaranteed 1 % of the download and 1 % of the upload"} {
 		if !strings.Contains(p.Explain(), want) {
 			t.Errorf("%q is not said in\n%s", want, p.Explain())
 		}

@@ -115,7 +115,7 @@ func Render(p plan.Plan) (c Config, notes []string, err error) {
 			return Config{}, nil, fmt.Errorf("render %s: %w", d.name, err)
 		}
 		if d.s.StabOverhead() != 0 || d.s.MPU != 0 {
-			notes = append(notes, fmt.Sprintf("%s: dummynet counts IP packets alone; an overhead of %d bytes cannot be told", d.name, d.s.Overhead))
+			notes = append(notes, fmt.Sprintf("%s: dummynet counts IP packets alone; an overhead of %d bytes cannot be set", d.name, d.s.Overhead))
 		}
 	}
 	if err := c.addControl(p); err != nil {

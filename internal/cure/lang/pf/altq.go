@@ -113,7 +113,7 @@ func RenderALTQ(p plan.Plan) (rs ALTQRuleset, notes []string, err error) {
 		}
 		rs.Interfaces = append(rs.Interfaces, on)
 		if d.s.StabOverhead() != 0 || d.s.MPU != 0 {
-			notes = append(notes, fmt.Sprintf("%s: ALTQ counts Ethernet frames; an overhead of %d bytes cannot be told", d.name, d.s.Overhead))
+			notes = append(notes, fmt.Sprintf("%s: ALTQ counts Ethernet frames; an overhead of %d bytes cannot be set", d.name, d.s.Overhead))
 		}
 	}
 	return rs, notes, rs.Check()

@@ -132,7 +132,7 @@ func lost(name string, s plan.Shaper) (notes []string) {
 	say(flow && (s.Target != 0 && unit.Ms(s.Target) != 5 || s.Interval != 0 && unit.Ms(s.Interval) != 100),
 		"target %v and interval %v cannot be set; pf has 5 ms and 100 ms", s.Target, s.Interval)
 	say(flow && s.ECN, "pf drops and never marks (no ECN)")
-	say(s.StabOverhead() != 0 || s.MPU != 0, "pf counts Ethernet frames; an overhead of %d bytes cannot be told", s.Overhead)
+	say(s.StabOverhead() != 0 || s.MPU != 0, "pf counts Ethernet frames; an overhead of %d bytes cannot be set", s.Overhead)
 	return notes
 }
 

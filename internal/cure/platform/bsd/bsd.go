@@ -94,7 +94,7 @@ func offloads(e *platform.Examination) {
 func shapers(e *platform.Examination) {
 	for _, s := range e.Shapers {
 		if !s.Ours && s.Rate > 0 && (s.Device == e.WAN || s.Device == e.LAN) {
-			e.Find(platform.Finding{ID: "other-shaper", Blocking: true, What: s.Says, Why: "two shapers in a row hold to the slower, and the queue stands in the one that nobody tuned",
+			e.Find(platform.Finding{ID: "other-shaper", Blocking: true, What: s.Says, Why: "of two shapers in a row the slower one decides, and packets wait in the one that nobody tuned",
 				Remedy: "remove it from the configuration that makes it, and load that"})
 		}
 	}
@@ -148,7 +148,7 @@ func Overhead(e *platform.Examination, counts string) platform.Check {
 			return
 		}
 		if e.LinkLayer == plan.ATM || e.LinkLayer == plan.PTM || pppoe {
-			e.Find(platform.Finding{ID: "overhead", What: counts + " and cannot be told of more, and the line adds to each (" + strings.TrimSpace(string(e.LinkLayer)+" "+e.WAN) + ")",
+			e.Find(platform.Finding{ID: "overhead", What: counts + " and cannot count more, and the line adds to each (" + strings.TrimSpace(string(e.LinkLayer)+" "+e.WAN) + ")",
 				Why: "under many small packets the line is full before the shaper is, and the queue is in the modem again", Remedy: "leave more room in the rates, or let unbloat tune find them"})
 		}
 	}}

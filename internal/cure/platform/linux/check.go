@@ -208,7 +208,7 @@ func rehearsed(p plan.Plan, want, got tc.Tree) error {
 	if parts := got.Unrebuildable(); len(parts) > 0 {
 		return unread(p, strings.Join(parts, "; "))
 	}
-	return &platform.PreconditionError{Doing: "shape " + p.WAN, What: "this kernel or its tc(8) takes the plan otherwise than it is written: " + strings.Join(diffs, "; "),
+	return &platform.PreconditionError{Doing: "shape " + p.WAN, What: "this kernel or its tc(8) reads the plan differently: " + strings.Join(diffs, "; "),
 		Remedy: "update them, or plan with another --aqm"}
 }
 

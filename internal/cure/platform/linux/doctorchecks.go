@@ -61,7 +61,7 @@ func (e *examination) flowOffload() {
 	if strings.Contains(e.ruleset, "flow add @") || strings.Contains(e.ruleset, "flow offload @") {
 		e.shortCut("nftables", strings.Contains(e.ruleset, "flags offload"), remedy)
 	}
-	const why = "connections that it has taken over go past the shaper's queues, so the rate is not held for them"
+	const why = "connections that it has taken over go past the shaper's queues, so no rate applies to them"
 	for line := range strings.Lines(e.Read("cat", "/proc/modules")) {
 		if name, _, _ := strings.Cut(line, " "); slices.Contains(engines(), name) {
 			e.Find(platform.Finding{ID: "offload-engine", Blocking: true, What: "the module " + name + " carries connections past the kernel", Why: why, Remedy: "rmmod " + name + ", and keep it from being loaded at boot (on OpenWrt: opkg remove its package)"})
@@ -101,15 +101,15 @@ func (e *examination) shortCut(whose string, hardware bool, remedy string) {
 	case hardware:
 		f.Blocking = true
 		f.What = whose + " offloads flows to hardware"
-		f.Why = "the hardware carries their packets past the kernel, so no queue here holds their rate, divides them or counts them"
+		f.Why = "the hardware carries their packets past the kernel, so no queue here limits, divides or counts them"
 	case e.classed():
 		f.Blocking = true
 		f.What = whose + " carries flows past its own forward and postrouting rules (a flow table in software)"
-		f.Why = "rates are held all the same, since tc's queues still see every packet; but it is such rules that give a packet its class, so these flows are told apart only where they arrive through an ifb"
+		f.Why = "rates still apply, since tc's queues see every packet; but those rules give a packet its class, so these flows have classes only where they arrive through an ifb"
 		f.Remedy += "; or shape without classes: --classes off"
 	default:
 		f.What = whose + " carries flows past its own forward and postrouting rules (a flow table in software)"
-		f.Why = "rates are held all the same: tc's queues still see every packet, and what is redirected to an ifb does not take the short cut; but classes would not see these flows leave"
+		f.Why = "rates still apply: tc's queues see every packet, and what is redirected to an ifb does not take the short cut; but classes would not see these flows leave"
 		f.Remedy = "shape without classes (--classes off), and leave it; for classes: " + remedy
 	}
 	e.Find(f)
@@ -195,7 +195,7 @@ func (e *examination) foreignShapers() {
 			if e.own.TakesOver && e.lasts(s) {
 				remedy += ", or take over from it: unbloat apply --replace"
 			}
-			e.Find(platform.Finding{ID: "other-shaper", Blocking: true, What: s.Says, Why: "two shapers in a row hold to the slower, and the queue stands in the one that nobody tuned", Remedy: remedy})
+			e.Find(platform.Finding{ID: "other-shaper", Blocking: true, What: s.Says, Why: "of two shapers in a row the slower one decides, and packets wait in the one that nobody tuned", Remedy: remedy})
 		}
 	}
 }
@@ -233,7 +233,7 @@ func (e *examination) offloads() {
 			}
 			if len(on) > 0 {
 				e.Find(platform.Finding{ID: "offloads", Blocking: true, What: fmt.Sprintf("%s merges packets (%s), and %s on %s does not split them", l.Name, strings.Join(on, ", "), s.Queue, s.Device),
-					Why: fmt.Sprintf("one of 64 KB occupies %s for %s", s.Rate.Short(), s.Rate.Time(65536).Round(1e5)), Remedy: "ethtool -K " + l.Name + " " + strings.Join(on, " off ") + " off"})
+					Why: fmt.Sprintf("a merged packet of 64 KB occupies %s for %s", s.Rate.Short(), s.Rate.Time(65536).Round(1e5)), Remedy: "ethtool -K " + l.Name + " " + strings.Join(on, " off ") + " off"})
 			}
 		}
 	}

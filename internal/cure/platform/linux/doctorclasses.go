@@ -23,7 +23,7 @@ func (e *examination) classes() {
 	case u.none != "":
 		e.Find(platform.Finding{ID: "no-bpf", What: "calls have a fair share of the line, but don't go first: " + u.none, Why: unjudgedMatters, Remedy: u.remedy})
 	case u.slow != "":
-		e.Find(platform.Finding{ID: "slow-bpf", What: "calls have a fair share of the line, but don't go first: " + u.slow, Why: unjudgedMatters, Remedy: u.remedy + "; or have it all the same, at its cost: --classifier bpf"})
+		e.Find(platform.Finding{ID: "slow-bpf", What: "calls have a fair share of the line, but don't go first: " + u.slow, Why: unjudgedMatters, Remedy: u.remedy + "; or accept its cost: --classifier bpf"})
 	default:
 		return // the program sets no marks
 	}

@@ -32,6 +32,6 @@ func (e *examination) clock() {
 	}
 	source := strings.TrimSpace(e.Read("cat", "/sys/devices/system/clocksource/clocksource0/current_clocksource"))
 	if source == "jiffies" || source == "acpi_pm" || source == "hpet" {
-		e.Find(platform.Finding{ID: "clocksource", What: "the kernel takes its time from " + source, Why: "reading it is slow or coarse, and every packet is stamped with it", Remedy: "look at /sys/devices/system/clocksource/clocksource0/available_clocksource for tsc"})
+		e.Find(platform.Finding{ID: "clocksource", What: "the kernel takes its time from " + source, Why: "reading it is slow or coarse, and every packet is stamped with it", Remedy: "switch to tsc, if /sys/devices/system/clocksource/clocksource0/available_clocksource lists it"})
 	}
 }

@@ -229,7 +229,7 @@ const fastLine = 500 * unit.MbitPerSecond
 // Engine says what should shape a router of which the headroom was measured, at a rate of
 // both directions together, and why.
 func Engine(h platform.Headroom, asked unit.Rate) string {
-	const others = "; unbloat tune finds the rate that holds"
+	const others = "; unbloat tune finds a rate that it can carry"
 	w := h.Carries()
 	switch w.Way(asked) {
 	case plan.WaySpread:

@@ -174,7 +174,7 @@ func words(p plan.Plan, d plan.Direction, f classify.Flow, h bpf.Half, m bpf.Mac
 	case classify.Swarm:
 		return say("swarm: more than %d partners of this port within a minute", b.Peers)
 	case classify.Unanswered:
-		return "nobody has answered it yet, and protection is earned"
+		return "nobody has answered it yet, and only what is answered is protected"
 	case classify.Crowd:
 		return say("crowd: the light flows of its machine exceeded %s within the last 10 s", b.CalmOf(d).Short())
 	case classify.LightTCP:
@@ -193,14 +193,14 @@ func words(p plan.Plan, d plan.Direction, f classify.Flow, h bpf.Half, m bpf.Mac
 		}
 		return say("it took more than %s, the most a steady flow may have", b.SteadyOf(d).Short())
 	case classify.Waits:
-		return say("it was elastic before, and waits: while a call of its machine goes on, and while all datagrams of its machine have more than %s", b.SteadyOfMachine(d).Short())
+		return say("it was elastic before; it waits while its machine has a call, or while all datagrams of its machine take more than %s", b.SteadyOfMachine(d).Short())
 	case classify.Long, classify.WasBulk:
 		if carried > b.LongBytes {
 			return say("it has carried %s, more than %s", carried, b.LongBytes)
 		}
 		return say("its machine had more than %d heavy connections (%s) when it became one", b.HeavyOfHost, b.HeavyBytes)
 	}
-	return "nothing makes it more, or less, than the others"
+	return "nothing sets it apart from the others"
 }
 
 // lightCodes are those of light flows.

@@ -76,10 +76,10 @@ func TestOldClasses(t *testing.T) {
 		t.Fatalf("%d queues, want 4 and what they share for each direction", len(said))
 	}
 	for _, want := range []string{
-		"queue em0_voice on em0 is sure of 600 kbit/s and held to 785 kbit/s, by HFSC with a FIFO of 16 packets (unbloat's), which is up to 247 ms; its packets go first up to 600 kbit/s; it takes",
+		"queue em0_voice on em0 is guaranteed 600 kbit/s and held to 785 kbit/s, by HFSC with a FIFO of 16 packets (unbloat's), which is up to 247 ms; its packets go first up to 600 kbit/s; it takes",
 		"what leaves em0 is held to 2.00 Mbit/s by ALTQ and shared among em0_voice, em0_interactive, em0_normal, em0_bulk (unbloat's)",
 		"it takes `match out on em0 proto udp from any to any port 5060:5061 queue em0_voice`",
-		"queue em0_normal on em0 is sure of 500 kbit/s and held to 2.00 Mbit/s, by HFSC with a FIFO of 18 packets (unbloat's), which is up to 109 ms; it takes what no rule assigns",
+		"queue em0_normal on em0 is guaranteed 500 kbit/s and held to 2.00 Mbit/s, by HFSC with a FIFO of 18 packets (unbloat's), which is up to 109 ms; it takes what no rule assigns",
 		"it takes `match in on em1 proto tcp all queue(em1_normal, em1_interactive)`",
 	} {
 		if !slices.ContainsFunc(said, func(s platform.Shaped) bool { return strings.Contains(s.Says, want) }) {

@@ -114,11 +114,11 @@ func explain(queues []pf.Queue, q pf.Queue, x platform.Shaped, rules []string) s
 	case x.Rate == 0:
 		says = fmt.Sprintf("what leaves %s goes through queue %s, %s, which holds no rate (%s)", x.Device, q.Name, x.Queue, whose)
 	case q.Max == 0:
-		says = fmt.Sprintf("queue %s on %s is sure of %s, by %s (%s)", q.Name, x.Device, q.Bandwidth.Short(), x.Queue, whose)
+		says = fmt.Sprintf("queue %s on %s is guaranteed %s, by %s (%s)", q.Name, x.Device, q.Bandwidth.Short(), x.Queue, whose)
 	case len(children) > 0:
 		says = fmt.Sprintf("what leaves %s is held to %s by queue %s and shared among %s (%s)", x.Device, x.Rate.Short(), q.Name, strings.Join(children, ", "), whose)
 	case q.Parent != "":
-		says = fmt.Sprintf("queue %s on %s is sure of %s and held to %s, by %s (%s)", q.Name, x.Device, q.Bandwidth.Short(), q.Max.Short(), x.Queue, whose)
+		says = fmt.Sprintf("queue %s on %s is guaranteed %s and held to %s, by %s (%s)", q.Name, x.Device, q.Bandwidth.Short(), q.Max.Short(), x.Queue, whose)
 	default:
 		says = fmt.Sprintf("what leaves %s is held to %s by queue %s, %s (%s)", x.Device, x.Rate.Short(), q.Name, x.Queue, whose)
 	}
@@ -203,7 +203,7 @@ func altqShapers(queues []pf.ALTQShownQueue, ours, rules []string, counts map[st
 		x.Says = fmt.Sprintf("what leaves %s is held to %s by queue %s, %s (%s)", x.Device, x.Rate.Short(), q.Name, x.Queue, whose(x.Ours))
 		if q.Upperlimit > 0 { // one of several
 			x.Rate = q.Upperlimit
-			x.Says = fmt.Sprintf("queue %s on %s is sure of %s and held to %s, by %s (%s)", q.Name, x.Device, q.Bandwidth.Short(), x.Rate.Short(), x.Queue, whose(x.Ours))
+			x.Says = fmt.Sprintf("queue %s on %s is guaranteed %s and held to %s, by %s (%s)", q.Name, x.Device, q.Bandwidth.Short(), x.Rate.Short(), x.Queue, whose(x.Ours))
 		}
 		if full := unit.Size(1514); x.Rate > 0 {
 			x.Says += fmt.Sprintf(", which is up to %.0f ms", unit.Ms(x.Rate.Time(full*unit.Size(q.Qlimit))))

@@ -50,7 +50,7 @@ func (b *Backend) Shapers(ctx context.Context, _ string) ([]platform.Shaped, err
 			if d.Rate != 0 && !runs(held, d) {
 				verb := map[bool]string{true: "enters", false: "leaves"}[d.Enters]
 				idle = append(idle, platform.Shaped{Device: d.Device, Ours: own, Queue: s.Get("qdisc"), Counters: []tc.Counters{},
-					Says: fmt.Sprintf("the section %s of %s wants what %s %s held to %s, and the kernel does not do that: look at `logread -e SQM`, then %s restart", s.Name, Config, verb, d.Device, d.Rate.Short(), Service)})
+					Says: fmt.Sprintf("section %s of %s should hold what %s %s to %s, but the kernel does not: look at `logread -e SQM`, then %s restart", s.Name, Config, verb, d.Device, d.Rate.Short(), Service)})
 			}
 		}
 	}
