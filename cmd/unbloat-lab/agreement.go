@@ -39,7 +39,7 @@ figures of the one beside those of the other over several seeds.`,
 			return labError(agreement(c.Context(), c.OutOrStdout(), cache, seeds, each, args))
 		},
 	}
-	c.Flags().StringVar(&cache, "cache", "", "`DIR` that keeps the kernel's results, and gives them if they are there")
+	c.Flags().StringVar(&cache, "cache", "", "`DIR` where the kernel's results are kept, and taken from the next time")
 	c.Flags().IntVar(&seeds, "seeds", 10, "how many seeds to simulate")
 	c.Flags().BoolVar(&each, "each", false, "print each seed's figures too")
 	return c

@@ -19,7 +19,7 @@ import (
 func newFollowCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "follow",
-		Short:   "Look at how a line was followed; a command of unbloat-lab itself",
+		Short:   "Replay how a daemon followed a line",
 		Example: "  unbloat-lab follow replay evening.log",
 	}
 	c.AddCommand(&cobra.Command{

@@ -178,9 +178,9 @@ func newLabRunCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error { return runLab(c, args[0], f) },
 	}
 	c.Flags().StringVar(&f.engine, "engine", "", "virtual, realtime or sim (default: the best that is installed)")
-	c.Flags().StringVar(&f.platform, "for", "", "with --engine sim: whose router, a platform (default linux); with --router-image: what the router is (default: it is asked)")
+	c.Flags().StringVar(&f.platform, "for", "", "the router's platform: with --engine sim (default linux), and with --router-image (default: detected)")
 	c.Flags().StringSliceVar(&f.cases, "case", nil, "run only this case (may be repeated)")
-	c.Flags().Uint64Var(&f.seed, "seed", 1, "of all that is random: the same seed gives the same figures, but in real time")
+	c.Flags().Uint64Var(&f.seed, "seed", 1, "seed of all that is random: the same seed gives the same figures, except in real time")
 	c.Flags().BoolVar(&f.json, "json", false, "print the result as JSON (unbloat.lab/1)")
 	c.Flags().BoolVar(&f.quiet, "quiet", false, "no progress")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "also write the JSON to this file")

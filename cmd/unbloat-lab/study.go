@@ -144,7 +144,7 @@ with each of several queues, and prints a table in Markdown.`,
 		Args:    cli.ExactArgs(0, "no argument"),
 		RunE:    func(c *cobra.Command, _ []string) error { return study(c.OutOrStdout(), seed) },
 	}
-	c.Flags().Uint64Var(&seed, "seed", 1, "of all that is random")
+	c.Flags().Uint64Var(&seed, "seed", 1, "seed of all that is random")
 	return c
 }
 

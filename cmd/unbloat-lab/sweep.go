@@ -57,7 +57,7 @@ Those of the router change the cases that shape with given numbers.`,
 	_ = c.RegisterFlagCompletionFunc("case", completeCases)
 	c.Flags().IntVar(&f.seeds, "seeds", 10, "how many seeds")
 	c.Flags().StringVar(&f.shard, "shard", "1/1", "do only this part of the runs, as in 3/64")
-	c.Flags().StringVar(&f.platform, "for", "", "whose router: a platform (default linux)")
+	c.Flags().StringVar(&f.platform, "for", "", "the router's platform (default linux)")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "file to write, and to go on with (default: standard output)")
 	c.Flags().StringVar(&f.csv, "csv", "", "also write a table to this file at the end (needs --output)")
 	c.Flags().IntVar(&f.cores, "cores", runtime.NumCPU(), "how many runs side by side (default: one for each processor)")

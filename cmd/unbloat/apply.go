@@ -43,7 +43,7 @@ type routerFlags struct {
 func (f *routerFlags) register(c *cobra.Command) {
 	fs := c.Flags()
 	f.flags = fs
-	fs.StringVar(&f.stateDir, "state-dir", stateDirOf(os.Getenv), "where the journal is kept; must be emptied by a reboot")
+	fs.StringVar(&f.stateDir, "state-dir", stateDirOf(os.Getenv), "where changes are recorded for their undo; a reboot must empty it")
 	fs.StringVar(&f.root, "root", os.Getenv("UNBLOAT_ROOT"), "prefix of /etc for --persist")
 	_ = fs.MarkHidden("root")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object")

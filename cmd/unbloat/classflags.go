@@ -20,7 +20,7 @@ type classFlags struct {
 func (f *classFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.classes, "classes", "", "on, off, or a `FILE` of rules (docs/classes.md; default: on where the platform can)")
 	fs.StringArrayVar(&f.rules, "rule", nil, "a `RULE` that gives traffic a class, as in class=voice,protocol=udp,far_port=19302-19309 (may be repeated)")
-	fs.StringVar(&f.classifier, "classifier", "", "bpf has a BPF program judge how flows behave on linux even where that costs much; nft means the default")
+	fs.StringVar(&f.classifier, "classifier", "", "bpf: judge flows by a BPF program (Linux) even where it slows the router down; nft: the default")
 }
 
 // mostClassFile is the maximum size of a file of rules: enough for 128 rules

@@ -32,8 +32,8 @@ func newCompareCommand() *cobra.Command {
 		Short:   "Set two results side by side, with the interval of what changed",
 		Long: `Sets two results side by side: A is the before, B the after. Each is the ID of a
 kept result, or a file of "unbloat test --json", "tune --json" or "lab run
---json". Of a tuning the measurement after it is compared, of a scenario the last
-case.
+--json". It takes the measurement after a tuning, and the last case of a
+scenario.
 
 Two single runs also differ because the line changes between them, which the
 interval does not include; "unbloat prove" measures that too.`,
@@ -185,7 +185,7 @@ func printComparison(w io.Writer, s [2]compared, asJSON bool) error {
 	case cannot != nil:
 		fmt.Fprintln(w, "No comparison: a measurement that is not valid says nothing of a change.")
 	case interval == nil:
-		fmt.Fprintln(w, "No interval: one of the results does not hold its single probes, or too few.")
+		fmt.Fprintln(w, "No interval: one of the results has too few single probes, or none.")
 	case interval.Lo > 0:
 		fmt.Fprintf(w, "%s: p95 fell by %.1f to %.1f ms (95 %% interval within the two runs).\n", phase, interval.Lo, interval.Hi)
 	case interval.Hi < 0:

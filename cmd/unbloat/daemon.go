@@ -51,7 +51,7 @@ func newDaemonCommand() *cobra.Command {
 		GroupID: "main",
 		Short:   "Keep the shaping in place",
 		Long: `Applies what the configuration says, and puts it back whenever something takes it
-away: a PPPoE line that reconnects, another program, a hand. What is in place already
+away: a PPPoE line that reconnects, another program, a person. What is in place already
 is not touched. It runs in the foreground, for systemd, procd or rc.d.
 
 While it runs, apply, confirm, revert, tune and prove go through it. What apply or
@@ -77,11 +77,11 @@ All keys are explained in docs/daemon.md.`,
 	}
 	fl := c.Flags()
 	fl.StringVar(&f.config, "config", daemonConfig, "read the configuration from this `FILE`")
-	fl.BoolVar(&f.check, "check", false, "only check the configuration: all mistakes are told, and what a platform can't do is refused")
-	fl.BoolVar(&f.look, "look", false, "only tell the daemon that runs to look at its WANs now: for hooks of the system; without a daemon it does nothing")
-	fl.StringVar(&f.changed, "changed", "", "with --look: this `INTERFACE` came, went or is another one")
+	fl.BoolVar(&f.check, "check", false, "only check the configuration: report each mistake, and what the platform can't do")
+	fl.BoolVar(&f.look, "look", false, "only tell the running daemon to check its WANs now, and do nothing if none runs: for the system's network hooks")
+	fl.StringVar(&f.changed, "changed", "", "with --look: the `INTERFACE` that came, went or was replaced")
 	fl.StringVar(&f.print, "print", "", "only print the configuration in this `FORMAT`: toml, or uci as in OpenWrt's /etc/config")
-	fl.StringVar(&f.stateDir, "state-dir", stateDirOf(os.Getenv), "where the socket and the journal are; must be emptied by a reboot")
+	fl.StringVar(&f.stateDir, "state-dir", stateDirOf(os.Getenv), "where the daemon's socket is, and where changes are recorded for their undo; a reboot must empty it")
 	return c
 }
 

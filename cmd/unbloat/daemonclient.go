@@ -147,7 +147,7 @@ func (f *routerFlags) examineDaemon(ctx context.Context, r *platform.DoctorRepor
 		r.Findings = append(r.Findings, platform.Finding{ID: "daemon-crashes", What: s.Careful, Why: "the rates are held, so a line that varies has queues again", Remedy: "see the daemon's log; then reload it (SIGHUP)"})
 	}
 	for _, w := range s.WANs {
-		x := platform.Finding{ID: "daemon", Blocking: true, What: w.Says(), Why: "the daemon can't keep the shaping in place", Remedy: "see there; the daemon tries again by itself"}
+		x := platform.Finding{ID: "daemon", Blocking: true, What: w.Says(), Why: "the daemon can't keep the shaping in place", Remedy: "remove that obstacle; the daemon tries again by itself"}
 		switch w.State {
 		case supervise.Contested:
 			x.ID, x.Remedy = "daemon-contested", "stop the other program; then: unbloat apply --again --yes --wan "+w.WAN

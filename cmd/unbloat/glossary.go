@@ -32,7 +32,7 @@ func glossary() []entry {
 		{"jitter", "How much the latency changes from packet to packet."},
 		{"latency, round trip", "How long a packet takes to the server and back."},
 		{"load", "What fills the line while the latency is measured."},
-		{"MOS", "Mean opinion score: how good a call sounds, from 1 (bad) to 4.5 (as good as a telephone can be)."},
+		{"MOS, R", "Mean opinion score: how good a call sounds, from 1 (bad) to 4.5 (as good as a telephone can be). R says the same from 0 to 93."},
 		{"overhead", "Bytes that the line adds to every packet, such as those of PPPoE or ATM."},
 		{"p50, p95, p99", "The latency that half of the packets, 95 of 100, or 99 of 100 stayed below."},
 		{"probe", "A small packet that is sent to measure how long it takes."},

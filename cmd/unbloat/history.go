@@ -232,7 +232,7 @@ a running daemon the file is read.`,
 	fs.StringVar(&f.label, "label", "", "only those with this label")
 	fs.StringVar(&f.server, "server", "", "only those against this server")
 	fs.StringVar(&f.wan, "wan", "", "only those through this interface")
-	fs.BoolVar(&f.shaped, "shaped", false, "only those with a plan of ours in force; --shaped=false: without")
+	fs.BoolVar(&f.shaped, "shaped", false, "only those measured while unbloat shaped the line; --shaped=false: only the others")
 	fs.StringVar(&f.since, "since", "", "only those since a `TIME`: 12h, 7d, 2w, 2026-03-01 or 2026-03-01T10:00:00Z")
 	fs.IntVar(&f.limit, "limit", 20, "how many to list at most; 0: all")
 	fs.StringVar(&f.after, "after", "", "only those that are listed after the result with this `ID`: the next page")

@@ -40,10 +40,10 @@ func newIncidentsCommand() *cobra.Command {
 		GroupID: "main",
 		Short:   "List what went wrong on a line, when, and which part is to blame",
 		Long: `Lists the outages, losses, delays, slow times and changes of path that the daemon has
-seen on lines whose delay it measures, or that have incidents = true, the newest last. Each has the
-part to blame: the home, this router, the line up to the provider's first router, the
-provider beyond it, one far end alone; or it is not sure. With an ID, it shows that
-one; with --json its samples too.
+seen on lines whose delay it measures, or that have incidents = true, the newest
+last. Each names the part to blame: the home, this router, the line up to the
+provider's first router, the provider beyond it, one far end alone, or none if that
+is not sure. With an ID, it shows that one; with --json its samples too.
 
 The daemon keeps the newest 200 in memory, and 90 days if its configuration names a
 file (history). Without a running daemon that file is read. "unbloat report
@@ -60,7 +60,7 @@ file (history). Without a running daemon that file is read. "unbloat report
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args, time.Now()) },
 	}
 	f.register(c.Flags())
-	c.Flags().StringVar(&f.file, "store", "", "read this `FILE` of a daemon that does not run (default: the one that its configuration names)")
+	c.Flags().StringVar(&f.file, "store", "", "read `FILE` if the daemon does not run (default: the one that its configuration names)")
 	c.Flags().BoolVar(&f.json, "json", false, "print one JSON object")
 	return c
 }

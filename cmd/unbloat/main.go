@@ -24,8 +24,9 @@ func runWith(ctx context.Context, args []string) int { return cli.Run(ctx, newRo
 func newRootCommand() *cobra.Command {
 	root := cli.Root(&cobra.Command{
 		Use:     "unbloat",
-		Short:   "Measure, cure and prove away the queues that break up calls",
+		Short:   "Measure the queues that break up calls, cure them, and prove it",
 		Version: version,
+		Example: "  unbloat\n  unbloat --router ssh://root@192.168.1.1\n  unbloat test",
 
 		PersistentPreRun: func(c *cobra.Command, _ []string) { sayRates(c) },
 	})

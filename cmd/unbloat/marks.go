@@ -13,7 +13,7 @@ import (
 )
 
 // marksUsage explains --marks of plan and doctor.
-const marksUsage = "also say what follows from this `FILE`, what \"unbloat path --marks --json\" printed (- is standard input)"
+const marksUsage = "also say what follows from the marks in `FILE`, the output of \"unbloat path --marks --json\" (- is standard input)"
 
 // readMarks reads what `unbloat path --marks --json` printed; nil without a file.
 func readMarks(stdin io.Reader, file string) (*path.Marks, error) {

@@ -38,7 +38,7 @@ func TestMarksFollow(t *testing.T) {
 	m := toy.NewRouter()
 	s := newStage(t, m, m, m.Text)
 	t.Setenv(withToy, "1")
-	if out, code := s.run(t, "doctor", "--wan", "t0", "--marks", file); code != cli.Done || !strings.Contains(out, "EF, down: arrives as CS0") || strings.Contains(out, "CE") || !strings.Contains(out, "say nothing here") {
+	if out, code := s.run(t, "doctor", "--wan", "t0", "--marks", file); code != cli.Done || !strings.Contains(out, "EF, down: arrives as CS0") || strings.Contains(out, "CE") || !strings.Contains(out, "mean nothing here") {
 		t.Errorf("doctor: %d\n%s", code, out)
 	}
 	if f, is := marksFinding(&path.Marks{}); is {

@@ -113,7 +113,7 @@ func TestRevertWithoutDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err = o.revert(t, routerFlags{}, "wan")
-	if err == nil || !strings.Contains(err.Error(), "what leaves wan is held to 5.00 Mbit/s by cake (unbloat's); what was applied with tc alone, `unbloat revert --own-tc` takes back") || out != "" {
+	if err == nil || !strings.Contains(err.Error(), "what leaves wan is held to 5.00 Mbit/s by cake (unbloat's); `unbloat revert --own-tc` takes it back if it was applied with tc alone") || out != "" {
 		t.Errorf("revert without a record: %v: %s", err, out)
 	}
 	is("not reverted", kept)

@@ -47,10 +47,10 @@ The load needs a server beyond the line: run ` + "`unbloat serve`" + ` there. No
 is needed on Linux. A hop that is slow while the hops behind it are not does not
 count: routers give such probes low priority.
 
---marks also sends probes that carry EF, NQB, ECT(1) and CE, and shows at which hop
-a mark is changed, by what hops quote of them. With --load it asks that server too,
-both ways, and whether a queue under load marks CE at ECT(1) (L4S). The JSON of it is
-for ` + "`unbloat plan --marks FILE` and `unbloat doctor --marks FILE`" + `.`,
+--marks also sends probes with the marks EF, NQB, ECT(1) and CE, and shows at which
+hop one is changed, as routers quote the packets that they answer. With --load it
+asks that server too, both ways, and whether a queue under load marks packets of
+ECT(1) with CE (L4S). Its JSON is for ` + "`unbloat plan --marks FILE` and `unbloat doctor --marks FILE`" + `.`,
 		Example: "  unbloat path 9.9.9.9\n  unbloat path test.example.net --load test.example.net --direction up --report\n  unbloat path test.example.net --load test.example.net --marks",
 		Args:    cli.ExactArgs(1, "one HOST"),
 	}
@@ -64,10 +64,10 @@ for ` + "`unbloat plan --marks FILE` and `unbloat doctor --marks FILE`" + `.`,
 	secondsFlag(f, &o.loaded, "seconds", path.DefaultLoaded, "how long the loaded phase lasts")
 	cli.DurationFlag(f, &o.interval, "interval", path.DefaultInterval, "between probes to the same hop; many routers answer one a second")
 	f.IntVar(&o.maxHops, "max-hops", path.DefaultMaxHops, "how far to look")
-	f.IntVar(&o.homeHops, "home-hops", -1, "how many hops belong to the home; 0 on the router itself (default: guessed)")
+	f.IntVar(&o.homeHops, "home-hops", -1, "how many hops belong to the home; 0 on the router itself, -1 to guess")
 	f.IntVar(&o.size, "bytes", int(path.DefaultSize), "size of a probe's packet, IP header included")
 	f.StringVar(&o.way, "way", string(netio.HopAuto), "how to probe: auto, icmp, raw or udp")
-	f.BoolVar(&o.marks, "marks", false, "also find out which marks (DSCP, ECN) arrive, and who changes them (as root: it reads whole ICMP messages)")
+	f.BoolVar(&o.marks, "marks", false, "also find out which marks (DSCP, ECN) arrive, and which hop changes them (needs root, to read whole ICMP messages)")
 	f.BoolVar(&o.names, "names", false, "look up the hops' names")
 	f.BoolVarP(&o.ip4, "ipv4", "4", false, "use IPv4")
 	f.BoolVarP(&o.ip6, "ipv6", "6", false, "use IPv6")

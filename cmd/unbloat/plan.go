@@ -47,8 +47,8 @@ func newPlanCommand() *cobra.Command {
 		GroupID: "main",
 		Long: `Says how a router should shape its line: in short, with --commands in the router's
 own language to be pasted there, with --explain the reason for each number. It
-changes nothing. On a router it asks what that has, as "unbloat apply" does, and
-with --router another one; elsewhere it takes what --for usually has.
+changes nothing. On a router it looks at what that router has, as "unbloat apply"
+does, and with --router at another one; elsewhere it assumes what --for usually has.
 
 --down and --up are what the line carries, as measured; the plan starts a little
 below, and "unbloat tune" finds the best. --shape-down and --shape-up ask for
@@ -77,17 +77,17 @@ Platforms: ` + strings.Join(all.Names(), ", ") + `.`,
 func (f *planFlags) registerLine(fs *pflag.FlagSet) {
 	rateFlag(fs, &f.line.Down, "down", "what the line carries towards the home, as measured")
 	rateFlag(fs, &f.line.Up, "up", "what the line carries from the home, as measured")
-	fs.StringVar(&f.result, "result", "", "take the rates and the idle latency from this `FILE`, what \"unbloat test --json\" printed (- is standard input)")
-	fs.StringVar(&f.headroom, "headroom", "", "choose what shapes by what the router carries, from this `FILE`, what \"unbloat doctor --json\" printed during a download")
+	fs.StringVar(&f.result, "result", "", "take the rates and the idle latency from `FILE`, the output of \"unbloat test --json\" (- is standard input)")
+	fs.StringVar(&f.headroom, "headroom", "", "choose a shaper that this router's processor can keep up with, by `FILE`, the output of \"unbloat doctor --json\" during a download")
 	fs.StringVar(&f.marks, "marks", "", marksUsage)
-	cli.DurationFlag(fs, &f.line.RTT, "rtt", 0, "idle round trip to what is used most")
+	cli.DurationFlag(fs, &f.line.RTT, "rtt", 0, "idle round trip to the servers that are used most")
 	fs.StringVar(&f.linkLayer, "link-layer", "", "ethernet, docsis, atm (ADSL) or ptm (VDSL2): how the line wraps packets")
 	fs.IntVar(&f.line.Overhead, "overhead", 0, "bytes that the line adds to an IP packet, as tc-cake(8) counts (default: the link layer's usual)")
 	fs.IntVar(&f.line.MPU, "mpu", 0, "least bytes that a packet occupies on the line")
 	fs.StringVar(&f.platform, "for", all.Default().Name(), "platform of the router")
 	fs.StringVar(&f.wan, "wan", "", "interface towards the internet (default: the platform's usual)")
 	fs.StringVar(&f.lan, "lan", "", "interface towards the home (default: the platform's usual)")
-	fs.BoolVar(&f.here, "here", false, "ask this machine what it has, also if it is no router")
+	fs.BoolVar(&f.here, "here", false, "look at what this machine can do, even if it is not a router")
 	fs.IntVar(&f.mtu, "mtu", 0, "IP bytes of the largest packet on the WAN (default 1500)")
 	fs.BoolVar(&f.commands, "commands", false, "print the plan in the router's own language, to be pasted there; with --explain with the reasons as comments")
 	fs.BoolVar(&f.explain, "explain", false, "print the numbers and their reasons as a table")
@@ -102,19 +102,19 @@ func (f *planFlags) registerPreferences(fs *pflag.FlagSet) {
 	cli.DurationFlag(fs, &w.Goal, "goal", 0, "p95 increase of latency to aim at (default: 5ms, or 1.5 packet times up and down)")
 	fs.StringVar((*string)(&w.AQM), "aqm", "", "cake, fq_codel, fifo or sfq (default: the best that the platform has)")
 	fs.StringVar((*string)(&w.Side), "side", "", "where the download is shaped: ifb (on the WAN), lan, or in (dummynet)")
-	fs.BoolVar(&w.FlowTable, "flow-table", false, "Linux: shape at the LAN (--side lan), and carry established connections by a flow table: for weak routers, without classes")
-	fs.Func("hard-limit", "what a `MACHINE` may carry at most, as \"192.168.1.7 5 Mbit/s\" or \"192.168.1.7 20 Mbit/s / 2 Mbit/s\" (again for each)", func(text string) error {
+	fs.BoolVar(&w.FlowTable, "flow-table", false, "Linux: save a weak router work: forward established connections by a flow table, and shape at the LAN (--side lan), without classes")
+	fs.Func("hard-limit", "what a `MACHINE` may carry at most, as \"192.168.1.7 5 Mbit/s\" or \"192.168.1.7 20 Mbit/s / 2 Mbit/s\" (may be repeated)", func(text string) error {
 		l, err := plan.ParseHardLimit(text)
 		w.Limits = append(w.Limits, l)
 		return err
 	})
-	fs.StringVar((*string)(&w.Style), "style", "", "article: as the platform's article does it, with the differences explained")
+	fs.StringVar((*string)(&w.Style), "style", "", "article: as a well-known article about the platform does it, with the differences explained")
 	fs.StringVar((*string)(&w.Only), "only", "", "shape one direction: down or up")
 	preferenceFlag(fs, &w.Down, "shape-down", "hold the download to this rate or share")
 	preferenceFlag(fs, &w.Up, "shape-up", "hold the upload to this rate or share")
 	cli.DurationFlag(fs, &w.Target, "target", 0, "fq_codel's target (default: by the rate)")
 	cli.DurationFlag(fs, &w.Interval, "interval", 0, "fq_codel's interval, CAKE's rtt")
-	cli.DurationFlag(fs, &w.Latency, "latency", 0, "how long a FIFO may be (default: the goal if given, or 100ms)")
+	cli.DurationFlag(fs, &w.Latency, "latency", 0, "how much delay a full FIFO may add (default: the goal if given, or 100ms)")
 	fs.StringVar(&f.ecn, "ecn", "", "on or off (default: by the rate)")
 	fs.IntVar(&w.Limit, "limit", 0, "packets a queue may hold (default: by the rate)")
 	fs.IntVar(&w.Flows, "flows", 0, "fq_codel's number of queues (default 1024)")

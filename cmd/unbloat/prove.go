@@ -76,7 +76,7 @@ ecn, noecn. ECN shows only if the machines at both ends use it.`,
 	fs.IntVar(&f.flowsUp, "flows-up", phases.DefaultFlows, "TCP flows that load the upload")
 	fs.StringVar(&f.cc, "cc", "", "congestion control of the senders")
 	fs.StringVar(&f.label, "label", "", "what to call this proof")
-	fs.Uint64Var(&f.seed, "seed", 0, "of the order of the legs (default: a new one each time)")
+	fs.Uint64Var(&f.seed, "seed", 0, "seed of the random order of the legs (default: a new one each time)")
 	fs.BoolVar(&f.replace, "replace", false, "take over from a shaper that unbloat did not make; it is put back")
 	return c
 }

@@ -110,9 +110,9 @@ func (r *router) leaves(ctx context.Context, wan string, done []apply.Reverted, 
 		}
 		remedy := "`unbloat revert` on the machine that applied it takes it back"
 		if r.driver.OwnTC != nil {
-			remedy = "what was applied with tc alone, `unbloat revert --own-tc` takes back; otherwise " + remedy
+			remedy = "`unbloat revert --own-tc` takes it back if it was applied with tc alone; otherwise " + remedy
 		}
-		return cli.Exit(cli.Failed, fmt.Errorf("revert: something of unbloat's is still there, of which there is no record here: %s; %s", s.Says, remedy))
+		return cli.Exit(cli.Failed, fmt.Errorf("revert: unbloat made something that is still there, but there is no record of it here: %s; %s", s.Says, remedy))
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func (f *routerFlags) reportRevert(w io.Writer, done []apply.Reverted, forgot bo
 			fmt.Fprintf(w, "%s is as it was before, and read back.\n", r.WAN)
 			continue
 		}
-		fmt.Fprintf(w, "The settings of %s are as they were before, and it runs what they say. Before the change it did not, so this differs from before:\n", r.WAN)
+		fmt.Fprintf(w, "The settings of %s are as before the change, and in force now. Before the change they were not, so this differs:\n", r.WAN)
 		for _, l := range r.Lost {
 			fmt.Fprintln(w, "  "+l)
 		}

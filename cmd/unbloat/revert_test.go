@@ -15,7 +15,7 @@ func TestRevertSaysWhatIsLost(t *testing.T) {
 		want string
 	}{
 		{nil, "wan is as it was before, and read back.\n"},
-		{[]string{"it does not run `x`"}, "The settings of wan are as they were before, and it runs what they say. Before the change it did not, so this differs from before:\n  it does not run `x`\n"},
+		{[]string{"it does not run `x`"}, "The settings of wan are as before the change, and in force now. Before the change they were not, so this differs:\n  it does not run `x`\n"},
 	} {
 		var out strings.Builder
 		if err := new(routerFlags).reportRevert(&out, []apply.Reverted{{WAN: "wan", Lost: c.lost}}, false); err != nil || out.String() != c.want {

@@ -439,7 +439,7 @@ func (v *daysValue) String() string {
 	if *v == 0 {
 		return ""
 	}
-	return time.Duration(*v).String()
+	return fmt.Sprintf("%gd", time.Duration(*v).Hours()/24)
 }
 
 // serverKey returns the key that clients must have: from --key, --key-file, or

@@ -125,6 +125,6 @@ func newSignCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&keyFile, "key-file", "", "`FILE` with the key to sign with")
 	c.Flags().StringVarP(&output, "output", "o", "", "write to `FILE`")
-	c.Flags().Var(&life, "for", "how long clients take the list")
+	c.Flags().Var(&life, "for", "how long the list is valid")
 	return c
 }

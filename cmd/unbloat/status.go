@@ -122,7 +122,7 @@ func newStatusCommand() *cobra.Command {
 	f.register(c)
 	f.targetFlags.register(c)
 	c.Flags().StringVar(&wan, "wan", "", "interface towards the internet (default: that of the default route)")
-	c.Flags().IntVar(&most, "flows", usualFlows, "where flows have classes: how many to list with theirs; steady ones come first, then those that carried most")
+	c.Flags().IntVar(&most, "flows", usualFlows, "how many flows to list with their classes, steady ones first, then those that carried most")
 	c.Flags().BoolVar(&verbose, "verbose", false, "also what each queue, class and machine has counted")
 	c.Flags().BoolVar(&watch, "watch", false, "go on showing it until interrupted; on a terminal in place")
 	c.Flags().StringVar(&tag, "lang", "", "`LANGUAGE` of --watch: en or de (default: LC_ALL, LC_MESSAGES or LANG, else en)")

@@ -50,8 +50,8 @@ func newTuneCommand() *cobra.Command {
 stays within the goal, checks them against the start, and keeps them only if
 they are better. It occupies the line for at most two minutes, or three and a
 half with 32 downloads or more at once (--flows-down), and up to 25 s more to
-measure what the line adds to each packet, where nothing is said of that and the
-server is of ` + "`unbloat serve`" + `. If you interrupt it, or this process dies, everything
+measure what the line adds to each packet, if you have not said it and the server
+runs ` + "`unbloat serve`" + `. If you interrupt it, or this process dies, everything
 is as before.
 
 Without --server it uses a public server, as ` + "`unbloat test`" + ` does, and says which.
@@ -82,7 +82,7 @@ its host is pinged instead, if it answers.`,
 	fs.StringVar(&f.side, "side", "", "where the download is shaped: ifb (the WAN's ingress) or lan (the LAN's egress)")
 	fs.StringVar(&f.linkLayer, "link-layer", "", "ethernet, docsis, atm or ptm")
 	fs.IntVar(&f.overhead, "overhead", 0, "bytes the line adds to each IP packet (default: the link layer's usual)")
-	fs.StringVar(&f.framing, "framing", "", "`TEXT`, what an earlier tuning measured of the line's framing (default: that of the plan in force); measured again if the line carries another rate now")
+	fs.StringVar(&f.framing, "framing", "", "what the line adds to each packet: `TEXT` that an earlier tuning printed (default: that of the plan in force); measured again if the line's rate has changed")
 	cli.DurationFlag(fs, &f.goal, "goal", 0, "p95 increase to hold (default: the larger of 5ms and 1.5 packet times each way)")
 	fs.IntVar(&f.flowsDown, "flows-down", phases.DefaultFlows, "TCP flows that load the download")
 	fs.IntVar(&f.flowsUp, "flows-up", phases.DefaultFlows, "TCP flows that load the upload")

@@ -19,7 +19,7 @@ import (
 func newUICommand() *cobra.Command {
 	c := cli.Family(&cobra.Command{
 		Use:     "ui",
-		Short:   "The router's page, which the daemon serves",
+		Short:   "Get into the router's page, which the daemon serves",
 		GroupID: "main",
 		Long: "The daemon serves a page for browsers of the home, if its configuration has [ui] with\n" +
 			"listen (docs/daemon.md).",
@@ -41,7 +41,7 @@ func newUITokenCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "token",
 		Short: "Print where the router's page is, and the token that sets its password",
-		Long: "The page asks for this token once, to set the password: who can run this command may\n" +
+		Long: "The page asks for this token once, to set the password: whoever can run this command may\n" +
 			"change the router anyway. With TLS it prints the fingerprint of the page's certificate,\n" +
 			"to compare with what the browser shows.",
 		Example: "  unbloat ui token\n  unbloat ui token --new",
@@ -70,7 +70,7 @@ func newUITokenCommand() *cobra.Command {
 	fs := c.Flags()
 	fs.StringVar(&stateDir, "state-dir", stateDirOf(os.Getenv), "where the daemon's socket is")
 	fs.BoolVar(&asJSON, "json", false, "print one JSON object")
-	fs.BoolVar(&again, "new", false, "make a token though there is a password, which it can replace")
+	fs.BoolVar(&again, "new", false, "make a new token, which can replace a password that is set already")
 	return c
 }
 

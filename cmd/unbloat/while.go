@@ -35,8 +35,9 @@ func newWhileCommands() []*cobra.Command {
 		Use:     "off TIME",
 		GroupID: "main",
 		Short:   "Take the shaping away for a while",
-		Long: `Has the daemon take the shaping of a line away. It puts it back by itself when the
-time is over, over restarts too. 0 ends it now. "unbloat revert" is for good.`,
+		Long: `Tells the daemon to take the shaping of a line away. It puts it back by itself when
+the time is over, even after a restart. 0 puts it back now. "unbloat revert" is for
+good.`,
 		Example: "  unbloat off 1h\n  unbloat off 0",
 		Args:    cli.ExactArgs(1, "one TIME, such as 1h; 0 ends it"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -48,9 +49,10 @@ time is over, over restarts too. 0 ends it now. "unbloat revert" is for good.`,
 		Use:     "boost TIME [MACHINE]",
 		GroupID: "main",
 		Short:   "Have a machine of the home go first for a while",
-		Long: `Has the daemon let the traffic of a machine of the home go before that of the others,
-until the time is over, over restarts too. 0 ends it now. MACHINE is an address, a MAC
-address or a name; without it, it is the machine from which you are logged in over SSH.
+		Long: `Tells the daemon to let the traffic of one machine of the home go before that of the
+others until the time is over, even after a restart. 0 ends it now. MACHINE is an
+address, a MAC address or a name; without it, it is the machine from which you are
+logged in over SSH.
 The line needs classes (docs/classes.md).`,
 		Example: "  unbloat boost 1h 192.168.1.20\n  unbloat boost 0 192.168.1.20",
 		Args: func(c *cobra.Command, args []string) error {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -30,5 +31,5 @@ func (v *durationValue) String() string {
 	if *v == 0 {
 		return ""
 	}
-	return time.Duration(*v).String()
+	return strings.ReplaceAll(strings.ReplaceAll(time.Duration(*v).String(), "m0s", "m"), "h0m", "h")
 }
