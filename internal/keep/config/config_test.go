@@ -133,7 +133,7 @@ func TestRefused(t *testing.T) {
 		{ok + "[[schedule]]\nat = \"03:30\"\n", "F:5: do: \"\": must be \"test\" or \"tune\""},
 		{ok + "[[schedule]]\ndo = \"test\"\n", "F:6: do: a [[schedule]] with do = \"test\" needs at"},
 		{ok + "[[schedule]]\ndo = \"test\"\nat = \"3 in the morning\"\n", "F:7: at: \"3 in the morning\": must be a time of day"},
-		{ok + "[[schedule]]\ndo = \"test\"\nat = \"03:30\"\nto = \"04:00\"\n", "F:8: to: goes not with do = \"test\""},
+		{ok + "[[schedule]]\ndo = \"test\"\nat = \"03:30\"\nto = \"04:00\"\n", "F:8: to: does not go with do = \"test\""},
 		{ok + "[[schedule]]\ndo = \"test\"\nat = \"03:30\"\ndays = [\"monday\"]\n", "F:8: days: \"monday\": must be of mon, tue"},
 		{ok + "[[schedule]]\ndo = \"test\"\nat = \"03:30\"\nwan = \"eth9\"\n", "F:8: wan: there is no [[wan]] with interface = \"eth9\""},
 		{ok + "[[schedule]]\ndo = \"rates\"\nfrom = \"08:00\"\nto = \"17:00\"\n", "F:6: do: a [[schedule]] with do = \"rates\" needs down or up"},

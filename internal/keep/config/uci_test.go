@@ -131,7 +131,7 @@ func TestRefusedUCI(t *testing.T) {
 		{ok + "config ui\n\toption listen '192.168.1.1:1'\n\tlist allow 'x'\n", "F:7: allow: "},
 		{ok + "config schedule\n\toption do 'test'\n", "F:6: do: a config schedule with option do 'test' needs at"},
 		{ok + "config schedule\n\toption do 'test'\n\toption at 'now'\n", "F:7: at: \"now\": must be a time of day, as in option at '03:30'"},
-		{ok + "config schedule\n\toption do 'test'\n\toption at '03:30'\n\toption to '04:00'\n", "F:8: to: goes not with option do 'test'"},
+		{ok + "config schedule\n\toption do 'test'\n\toption at '03:30'\n\toption to '04:00'\n", "F:8: to: does not go with option do 'test'"},
 		{ok + "config schedule\n\toption do 'rates'\n\toption from '03:30'\n\toption to '03:30'\n", "F:8: to: is the same time as from, so the entry would never end; set that in the config wan"},
 		{ok + "config schedule\n\toption do 'rates'\n\toption from '03:30'\n\toption to '04:30'\n", "F:6: do: a config schedule with option do 'rates' needs down or up"},
 		{ok + "config schedule\n\toption do 'test'\n\toption at '03:30'\n\toption wan 'eth9'\n", "F:8: wan: there is no config wan with option interface 'eth9'"},
