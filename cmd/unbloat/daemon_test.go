@@ -137,7 +137,12 @@ func TestDaemon(t *testing.T) {
 			cmd, log := s.daemon(t, config)
 			is := func(what string, state supervise.State) {
 				t.Helper()
-				await.Until(t, 40*time.Second, what, func() bool { return s.kept(t.Context()).State == state })
+				defer func() {
+					if t.Failed() {
+						t.Logf("the daemon said:\n%s", log)
+					}
+				}()
+				await.Until(t, 2*time.Minute, what, func() bool { return s.kept(t.Context()).State == state })
 			}
 			is("the daemon to apply its configuration", supervise.InPlace)
 			applied := s.Text()
