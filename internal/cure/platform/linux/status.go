@@ -148,8 +148,8 @@ func OwnedPlans(ctx context.Context, r platform.Runner) ([]plan.Plan, error) {
 }
 
 // Detect reads this router's capabilities for plan.Make. An empty wan means the
-// device of the default route, an empty lan the only other interface with a network. It
-// changes nothing outside a scratch namespace.
+// device of the default route; an empty lan, on the router itself, the only other interface
+// with a network. It changes nothing outside a scratch namespace.
 func Detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Capabilities, error) {
 	if wan == "" {
 		var err error
@@ -160,7 +160,10 @@ func Detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Capab
 	if wan == "lo" {
 		return plan.Capabilities{}, loopback(ctx, r)
 	}
-	lan, only := lanOf(ctx, r, wan, lan)
+	only := false
+	if _, local := r.(platform.Local); local || lan != "" {
+		lan, only = lanOf(ctx, r, wan, lan)
+	}
 	f := plan.Capabilities{Platform: Name, Language: Language(), WAN: wan, LAN: lan, OneLAN: only, IFB: true, Offloads: []plan.Offload{}}
 	s, err := observe(ctx, r, []string{wan}, nil, nil)
 	if err != nil {
