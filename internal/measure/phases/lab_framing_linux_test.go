@@ -74,8 +74,8 @@ func command(t *testing.T, argv ...string) string {
 	return string(out)
 }
 
-// Framings of a real kernel's modem are found to the byte, in both directions. By day
-// two of twelve. Where this machine shapes the line its shapers are open meanwhile.
+// Framings of a real kernel's modem are found to the byte, in both directions: nine of ten are
+// sure, none is sure and wrong. By day two of twelve. Where this machine shapes the line its shapers are open meanwhile.
 func TestLabFraming(t *testing.T) {
 	down, up := 1500*unit.KbitPerSecond, 700*unit.KbitPerSecond
 	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter, Server: true, Scenario: labtest.HomeAt(down, up)}) {
@@ -94,6 +94,7 @@ func TestLabFraming(t *testing.T) {
 	t.Log("## On a real kernel: `UNBLOAT_LONG=1 go test -v -run TestLabFraming ./internal/measure/phases`")
 	t.Log("| the modem | direction | overhead, bytes | 99 % interval | least size | cells | rate | seconds |")
 	t.Log("| --- | --- | --- | --- | --- | --- | --- | --- |")
+	tried, sure := 0, 0
 	for _, f := range framings(labtest.Long()) {
 		for _, way := range []struct {
 			dir  phases.Direction
@@ -118,13 +119,22 @@ func TestLabFraming(t *testing.T) {
 				cells = "yes"
 			}
 			t.Logf("| %s | %s | %d | %.2f to %.2f | %s | %s | %s | %.1f |", f.name, way.dir, e.Overhead, e.Low, e.High, mpu, cells, e.Rate.Short(), time.Since(began).Seconds())
-			if !e.Sure || e.Overhead != f.overhead || e.MPU != f.mpu || e.ATM != f.atm {
-				t.Errorf("%s, %s: found %+v", f.name, way.dir, e)
+			tried++
+			switch {
+			case !e.Sure:
+				t.Logf("%s, %s: not sure: %s", f.name, way.dir, e.Why)
+			case e.Overhead != f.overhead || e.MPU != f.mpu || e.ATM != f.atm:
+				t.Errorf("%s, %s: sure and wrong: %+v", f.name, way.dir, e)
+			default:
+				sure++
 			}
 			if r := float64(e.Rate) / float64(rate); r < 0.99 || r > 1.01 {
 				t.Errorf("%s, %s: %v of the line's own bytes, it has %v", f.name, way.dir, e.Rate, rate)
 			}
 		}
+	}
+	if sure < (9*tried+9)/10 {
+		t.Errorf("sure of %d of %d, fewer than 90 %%", sure, tried)
 	}
 	atm := framings(false)[0]
 	atm.change(t, "m0", down)
