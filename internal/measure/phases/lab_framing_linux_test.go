@@ -92,8 +92,8 @@ func TestLabFraming(t *testing.T) {
 	}
 	// `make compare` takes what begins with ## or | into docs/evidence/framing.md.
 	t.Log("## On a real kernel: `UNBLOAT_LONG=1 go test -v -run TestLabFraming ./internal/measure/phases`")
-	t.Log("| the modem | direction | overhead, bytes | 99 % interval | least size | cells | rate | seconds |")
-	t.Log("| --- | --- | --- | --- | --- | --- | --- | --- |")
+	t.Log("| the modem | direction | overhead, bytes | 99 % interval | least size | cells | rate | seconds | sure |")
+	t.Log("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
 	tried, sure := 0, 0
 	for _, f := range framings(labtest.Long()) {
 		for _, way := range []struct {
@@ -111,14 +111,17 @@ func TestLabFraming(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			mpu, cells := "not seen", "no"
+			mpu, cells, certain := "not seen", "no", "no"
 			if e.MPU > 0 {
 				mpu = fmt.Sprint(e.MPU)
 			}
 			if e.ATM {
 				cells = "yes"
 			}
-			t.Logf("| %s | %s | %d | %.2f to %.2f | %s | %s | %s | %.1f |", f.name, way.dir, e.Overhead, e.Low, e.High, mpu, cells, e.Rate.Short(), time.Since(began).Seconds())
+			if e.Sure {
+				certain = "yes"
+			}
+			t.Logf("| %s | %s | %d | %.2f to %.2f | %s | %s | %s | %.1f | %s |", f.name, way.dir, e.Overhead, e.Low, e.High, mpu, cells, e.Rate.Short(), time.Since(began).Seconds(), certain)
 			tried++
 			switch {
 			case !e.Sure:
