@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,7 +46,7 @@ func boot(ctx context.Context, k Kernel, g Guest, console io.Writer) (text []byt
 
 	if !g.Shell { // a person ends a shell
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, bootTimeout)
+		ctx, cancel = context.WithTimeout(ctx, cmp.Or(g.Within, bootTimeout))
 		defer cancel()
 	}
 	cmd := exec.CommandContext(ctx, k.Path, kernelArgs(k, g.Shell)...)

@@ -123,6 +123,7 @@ type Guest struct {
 	Out      string             `json:"out"`              // absolute path of the folder that the guest may write to
 	Seed     uint64             `json:"seed"`             // of all that is random in the guest
 	Router   *Router            `json:"router,omitempty"` // a router's own image; nil: the lab's router
+	Within   time.Duration      `json:"-"`                // of wall time, after which it is ended; 0: bootTimeout
 }
 
 // Nodes of the emulated home. Hosts of the home are home1, home2, …
@@ -192,5 +193,5 @@ const (
 // guestOut is the one folder of the host that the guest writes to, as the guest sees it.
 const guestOut = "/run/unbloat-lab"
 
-// bootTimeout bounds a guest in wall time: one that hangs is ended.
+// bootTimeout bounds a guest in wall time, unless it says otherwise: one that hangs is ended.
 const bootTimeout = 15 * time.Minute

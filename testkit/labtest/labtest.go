@@ -40,6 +40,7 @@ type Options struct {
 	Server   bool               // start `unbloat serve` on the server
 	Env      []string           // added to the test's environment in the guest
 	Seed     uint64             // added to Seed
+	Within   time.Duration      // of wall time for the guest; 0: as long as the lab allows
 
 	// With is a pattern of test names, as in "TestA|TestB": these tests have one guest
 	// together, which saves its boot. Each leaves the home as it found it.
@@ -133,7 +134,7 @@ func boot(t *testing.T, kernel lab.Kernel, o Options, tests string) string {
 		Engine: kernel.Engine, Scenario: o.Scenario, Case: o.Scenario.Cases[0].Name, Node: o.Node, Server: o.Server, Seed: o.Seed + Seed(t),
 		Programs: Programs(t), Dir: dir,
 		Command: []string{self, "-test.run", "^(" + strings.ReplaceAll(tests, "/", ")$/^(") + ")$", "-test.v", "-test.count=1"},
-		Env:     append(env, o.Env...),
+		Env:     append(env, o.Env...), Within: o.Within,
 	}
 	// A guest that hangs is ended by Boot; the wait for a processor has no bound.
 	r, wall, err := lab.Boot(t.Context(), kernel, g, nil)

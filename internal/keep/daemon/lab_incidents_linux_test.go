@@ -26,10 +26,14 @@ import (
 // On a real kernel a line that is watched has three faults: its provider forwards nothing,
 // the line loses packets, and the port towards the home is down. Each is found at its time
 // with the right part, and nothing else; the dossier has them. With UNBLOAT_PICTURES=1 they are
-// spread over two hours of a day, and its page and its dossier are in docs/incidents.
+// spread over a day of 24 hours, and its page and its dossier are in docs/incidents.
 func TestIncidentsInLab(t *testing.T) {
 	day := os.Getenv("UNBLOAT_PICTURES") != ""
-	output, inside := labtest.Output(t, labtest.Options{Server: true, Env: []string{"UNBLOAT_PICTURES=" + os.Getenv("UNBLOAT_PICTURES")}})
+	o := labtest.Options{Server: true, Env: []string{"UNBLOAT_PICTURES=" + os.Getenv("UNBLOAT_PICTURES")}}
+	if day {
+		o.Within = 3 * time.Hour
+	}
+	output, inside := labtest.Output(t, o)
 	if !inside {
 		if day {
 			pictures(t, output)
@@ -37,7 +41,7 @@ func TestIncidentsInLab(t *testing.T) {
 		return
 	}
 	if day {
-		sh(t, "date -s 2026-01-01T14:00:00Z")
+		sh(t, "date -s 2026-01-01T00:00:00Z")
 	}
 	file := t.TempDir() + "/history.db"
 	h := newHouse(t, `history = "`+file+`"
@@ -64,9 +68,12 @@ reflectors = ["`+lab.ServerAddr+`"]
 	}
 	isp := func(line string) string { return "ip netns exec " + lab.NodeISP + " sh -c '" + line + "'" }
 	pass(90 * time.Second)
-	fault(14*time.Hour+10*time.Minute, incident.Provider, isp("nft add table ip broken && nft add chain ip broken f \"{ type filter hook forward priority 0; }\" && nft add rule ip broken f drop"), isp("nft delete table ip broken"), 40*time.Second, time.Minute)
-	fault(15*time.Hour, incident.Line, isp("nft add table ip lossy && nft add chain ip lossy p \"{ type filter hook prerouting priority -300; }\" && nft add rule ip lossy p numgen random mod 10 \\< 4 drop"), isp("nft delete table ip lossy"), 2*time.Minute, 4*time.Minute)
-	fault(15*time.Hour+45*time.Minute, incident.Home, "ip link set lan down", "ip link set lan up", 30*time.Second, 2*time.Minute)
+	fault(7*time.Hour+40*time.Minute, incident.Provider, isp("nft add table ip broken && nft add chain ip broken f \"{ type filter hook forward priority 0; }\" && nft add rule ip broken f drop"), isp("nft delete table ip broken"), 40*time.Second, time.Minute)
+	fault(15*time.Hour+10*time.Minute, incident.Line, isp("nft add table ip lossy && nft add chain ip lossy p \"{ type filter hook prerouting priority -300; }\" && nft add rule ip lossy p numgen random mod 10 \\< 4 drop"), isp("nft delete table ip lossy"), 2*time.Minute, 4*time.Minute)
+	fault(20*time.Hour+45*time.Minute, incident.Home, "ip link set lan down", "ip link set lan up", 30*time.Second, 2*time.Minute)
+	if day {
+		pass(time.Until(time.Now().Truncate(24 * time.Hour).Add(24*time.Hour - time.Minute)))
+	}
 	var got daemon.Incidents
 	text := h.unbloat(0, "incidents", "--json", "--from", "2d")
 	if err := json.Unmarshal([]byte(text), &got); err != nil {
