@@ -39,8 +39,9 @@
 //
 // The fit is by least squares over trains, each train's time being known as well as
 // another's. An interval is from the bootstrap: trains are drawn again within their
-// sizes, and all is fitted again. An answer is sure only if every draw gives the
-// same kind and the same byte, both passes agree, and no size lies beside the fit.
+// sizes, and all is fitted again. With cells it has every overhead that fits as well.
+// An answer is sure only if every draw gives the same kind and the same byte, both
+// passes agree, and no size lies beside the fit.
 package framing
 
 import (
@@ -178,6 +179,13 @@ func (e *Estimate) bootstrap(t *table, f fit, rng *rand.Rand) (alike bool) {
 	}
 	slices.Sort(overheads)
 	e.Low, e.High = min(overheads[draws/200], f.overhead), max(overheads[draws-1-draws/200], f.overhead)
+	if all := t.sums(t.rows); f.cells { // which size begins a cell is not known where no train of it came
+		for overhead := range t.cells {
+			if !all.better(f, all.steps(overhead)) {
+				e.Low, e.High = min(e.Low, float64(overhead)), max(e.High, float64(overhead))
+			}
+		}
+	}
 	return alike
 }
 
@@ -255,13 +263,24 @@ func (t *table) index() {
 	}
 }
 
-// dropOutliers leaves out the few trains that something came between: those more than
-// five usual deviations beside the fit, and more than a hundredth of their time; at most a tenth.
+// dropOutliers leaves out the few trains that something came between: those more than five
+// usual deviations beside the middle one of their size, and more than a hundredth of their
+// time; at most a tenth. A fit is no judge of them: one that is wrong about a size would leave
+// out all of its trains, and then be right.
 func (t *table) dropOutliers() {
-	f := t.sums(t.rows).best()
+	middle := make([]float64, len(t.sizes)) // seconds per packet
+	for i, of := range t.of {
+		var each []float64
+		for _, r := range t.rows[of[0]:of[1]] {
+			each = append(each, r.seconds/r.packets)
+		}
+		if slices.Sort(each); len(each) > 0 {
+			middle[i] = each[(len(each)-1)/2] // of two the shorter: what comes between takes time
+		}
+	}
 	off := make([]float64, len(t.rows))
 	for i, r := range t.rows {
-		off[i] = math.Abs(r.seconds - r.packets*f.time(t.sizes[r.size]))
+		off[i] = math.Abs(r.seconds - r.packets*middle[r.size])
 	}
 	sorted := slices.Sorted(slices.Values(off))
 	bound := max(5*1.4826*sorted[len(sorted)/2], sorted[len(sorted)*9/10])

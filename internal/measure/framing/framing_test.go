@@ -241,6 +241,38 @@ func TestGrid(t *testing.T) {
 	}
 }
 
+// Where nothing came of two sizes next to each other, with cells what begins there is not
+// known; and a size of which most trains were disturbed does not bring its neighbours down.
+func TestSizesThatDidNotCome(t *testing.T) {
+	for _, w := range wires()[:8] {
+		trains := simulate(w, disturbance{}, 10*unit.MbitPerSecond, 1)
+		for n := unit.Size(28); n < 76; n++ {
+			some := slices.DeleteFunc(slices.Clone(trains), func(x Train) bool { return x.Size == n || x.Size == n+1 })
+			if e := Estimated(some, rand.New(rand.NewPCG(1, 1))); e.Sure {
+				if s := wrong(e, w, 10*unit.MbitPerSecond); s != "" {
+					t.Errorf("%s without sizes %d and %d: sure and wrong: %s", w.name, n, n+1, s)
+				}
+			} else if begins := (w.overhead + int(n)) % 48; w.atm && begins > 1 && begins < 46 {
+				t.Errorf("%s without sizes %d and %d: not sure: %s; no cell begins there", w.name, n, n+1, e.Why)
+			}
+			if n%8 > 0 {
+				continue
+			}
+			late := slices.Clone(trains)
+			for i := range late {
+				if late[i].Size == n && late[i].Pass == 0 {
+					late[i].Came.Marks[probe.RunMarks-1] += unit.Instant(time.Duration(n) * time.Millisecond)
+				}
+			}
+			if e := Estimated(late, rand.New(rand.NewPCG(1, 1))); e.Sure {
+				if s := wrong(e, w, 10*unit.MbitPerSecond); s != "" {
+					t.Errorf("%s with trains of %d bytes that came late: sure and wrong: %s", w.name, n, s)
+				}
+			}
+		}
+	}
+}
+
 // Law: only the rate knows how fast a clock goes.
 func TestScale(t *testing.T) {
 	for _, w := range wires()[3:6] {
