@@ -110,13 +110,13 @@ func contested(why, by string) string {
 // snapshot returns the status, with what is measured of the line.
 func (w *wan) snapshot() (WANStatus, time.Time) {
 	s, beat := w.board.read()
-	if l := w.line.Load(); l != nil {
-		line := l.View()
-		s.Line, s.Down, s.Up = &line, line.Down.Rate, line.Up.Rate
-	}
-	if p := w.measured.Load(); p != nil {
+	if p := w.following.running(); p != nil {
 		seen := p.View()
-		s.Measured = &seen
+		if p.held {
+			s.Measured = &seen
+		} else {
+			s.Line, s.Down, s.Up = &seen, seen.Down.Rate, seen.Up.Rate
+		}
 	}
 	return s, beat
 }

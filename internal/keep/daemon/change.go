@@ -537,7 +537,7 @@ func (w *wan) settings() Settings {
 	out.CanFollow = w.d.o.Follow != nil && (c.Router == "" || c.Here()) && w.router != nil && Followable(w.router.Driver, *p) == nil
 	if c.Follow && out.CanFollow {
 		b := bounds(w.wanted(), *p)
-		if l := w.line.Load(); l != nil { // what is learnt
+		if l := w.following.line(); l != nil { // what is learnt
 			v := l.View()
 			b[0].Most, b[1].Most = max(b[0].Most, v.Down.Most), max(b[1].Most, v.Up.Most)
 		}

@@ -69,13 +69,8 @@ type wan struct {
 	stopped chan struct{}
 
 	ring       atomic.Pointer[metrics.Ring] // nil: nothing was noted yet
-	decisions  decisions                    // of what follows the line
-	line       atomic.Pointer[pursuit]      // of its line; nil: it is not followed now. Only the loop changes it
-	measured   atomic.Pointer[pursuit]      // of a line whose rates are held; nil: its delay is not measured now. Only the loop changes it
-	overheard  overheard                    // of what measures it
-	anew       atomic.Bool                  // another follower is needed
+	following  following                    // of its line
 	scheduling atomic.Bool                  // the loop is to take in what the schedule says
-	unfollowed string                       // why it is not, as it was told last
 	cause      cause                        // of the next mending
 
 	news  *news // what happened to the router
@@ -151,10 +146,8 @@ func (w *wan) rerouted(devices []string) {
 		return
 	}
 	w.board.write(func(b *board) { b.status.Reroutes++ })
-	for _, p := range []*pursuit{w.line.Load(), w.measured.Load()} {
-		if p != nil {
-			p.NewLine()
-		}
+	if p := w.following.running(); p != nil {
+		p.NewLine()
 	}
 }
 
@@ -220,14 +213,17 @@ func (w *wan) mend(ctx context.Context, a supervise.Action) (m apply.Mended, err
 		if err != nil {
 			return m, err
 		}
-		w.again(&p)
+		w.plan = &p
+		if l := w.following.line(); l != nil && Followable(w.router.Driver, p) == nil {
+			l.renew(&p)
+		}
 		w.warn(p)
 	}
 	engine := w.router.Engine
 	if a.Take {
 		engine = w.router.Taking
 	}
-	if l := w.line.Load(); l != nil && l.plan != w.plan {
+	if l := w.following.line(); l != nil && l.plan != w.plan {
 		w.rates.Forget()
 	}
 	return engine.Mend(ctx, *w.plan)
