@@ -29,7 +29,6 @@ import (
 type Follower interface {
 	Run(ctx context.Context) // until ctx ends
 	NewLine()                // the interface is another one
-	Rates() [2]unit.Rate
 	View() steer.View
 	Metrics(wan string) metrics.WAN // without how often it was put in place
 }
@@ -62,19 +61,16 @@ func (p *pursuit) renew(made *plan.Plan) {
 // pursuit at a time. Only the WAN's loop changes it; others see what runs, and take what it
 // has heard and decided.
 type following struct {
-	now       atomic.Pointer[pursuit] // nil: nothing runs
+	runs      atomic.Pointer[pursuit] // nil: nothing runs
 	anew      atomic.Bool             // another pursuit is needed
 	said      string                  // why nothing runs, as it was told last
 	overheard overheard
 	decisions decisions
 }
 
-// running returns what runs; nil: nothing does.
-func (f *following) running() *pursuit { return f.now.Load() }
-
 // line returns what follows the line; nil: nothing does.
 func (f *following) line() *pursuit {
-	if p := f.now.Load(); p != nil && !p.held {
+	if p := f.runs.Load(); p != nil && !p.held {
 		return p
 	}
 	return nil
@@ -83,7 +79,7 @@ func (f *following) line() *pursuit {
 // due says whether to end what runs, and then whether to start another, for the line of a
 // plan; nil: nothing is to run.
 func (f *following) due(is supervise.State, of *plan.Plan, held bool) (end, start bool) {
-	p, inPlace := f.now.Load(), is == supervise.InPlace
+	p, inPlace := f.runs.Load(), is == supervise.InPlace
 	again := inPlace && f.anew.Swap(false)
 	switch {
 	case p == nil:
@@ -112,7 +108,7 @@ func (f *following) start(p *pursuit, wake func(), equip func(*pursuit, steer.Co
 	var ctx context.Context
 	ctx, p.cancel = context.WithCancel(context.Background()) // end ends it
 	p.done = make(chan struct{})
-	f.now.Store(p)
+	f.runs.Store(p)
 	go func() {
 		defer close(p.done)
 		p.Run(ctx)
@@ -126,7 +122,7 @@ func (f *following) start(p *pursuit, wake func(), equip func(*pursuit, steer.Co
 // end ends what runs, and reports whether it followed the line: the shapers may have other
 // rates than the plan.
 func (f *following) end() (followed bool) {
-	p := f.now.Swap(nil)
+	p := f.runs.Swap(nil)
 	if p == nil {
 		return false
 	}
@@ -138,12 +134,9 @@ func (f *following) end() (followed bool) {
 // pursue starts or ends the following of the line, or the measuring of its delay, as the
 // WAN's state says. It belongs to the loop.
 func (w *wan) pursue() {
-	c, of := w.config, w.plan
-	may := w.d.isCareful() == "" && (w.pending == nil || !w.pending.armed)
-	if !c.Follow {
-		may = of != nil && w.d.o.Gauge != nil && !c.Unwatched && c.Router == "" && of.Down != nil && of.Up != nil
-	}
-	if !may {
+	c, of, p := w.config, w.plan, w.changes.pending
+	if c.Follow && (w.d.isCareful() != "" || p != nil && p.armed) ||
+		!c.Follow && (of == nil || of.Down == nil || of.Up == nil || w.d.o.Gauge == nil || c.Unwatched || c.Router != "") {
 		of = nil
 	}
 	end, start := w.following.due(w.supervisor.State(), of, !c.Follow)
@@ -174,10 +167,13 @@ func (w *wan) equip(p *pursuit, c steer.Config) (err error) {
 	}
 	c.Clock, c.Ring = netio.ClockSince(w.d.since), w.past()
 	c.Tell = func(text string) { w.d.log(tells, name, text) }
-	if c.Line, err = w.describe(p); err != nil {
+	c.Line, err = w.describe(p)
+	switch {
+	case err != nil && p.held:
 		return err
-	}
-	if !p.held {
+	case err != nil:
+		return fmt.Errorf("follow the line: %w; the rates are held", err)
+	case !p.held:
 		c.Decided = w.decided
 		c.Set = func(ctx context.Context, rates [2]unit.Rate) error {
 			_, err := w.call(ctx, func(ctx context.Context) (any, error) { return nil, w.retune(ctx, rates) })
@@ -200,31 +196,27 @@ func (w *wan) equip(p *pursuit, c steer.Config) (err error) {
 func (w *wan) describe(of *pursuit) (l steer.Line, err error) {
 	p, c, how := of.plan, w.wanted(), w.router.Driver.Retune
 	l = steer.Line{Device: c.Interface, Reflectors: c.Reflectors, Slow: how == nil || !how.Netlink}
-	if !l.Slow && p.Down != nil {
+	if err = Followable(w.router.Driver, *p); err != nil && !of.held {
+		return l, err
+	}
+	if !l.Slow {
 		l.Inbound = p.Down.Device
+	}
+	if how != nil && how.Device != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), actionTime)
+		defer cancel()
+		if l.Device, err = how.Device(ctx, w.router.Here, c.Interface); err != nil {
+			return l, err
+		}
 	}
 	if of.held {
 		for d, r := range [2]unit.Rate{p.DownBps, p.UpBps} {
 			l.Params.Rates[d] = follow.Bounds{Least: r, Usual: r, Most: r}
 		}
-	} else if err = Followable(w.router.Driver, *p); err == nil {
-		w.describeFollowed(&l, c, *p)
+		return l, nil
 	}
-	if err == nil && how != nil && how.Device != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), actionTime)
-		defer cancel()
-		l.Device, err = how.Device(ctx, w.router.Here, c.Interface)
-	}
-	if err != nil && !of.held {
-		err = fmt.Errorf("follow the line: %w; the rates are held", err)
-	}
-	return l, err
-}
-
-// describeFollowed adds what only a line has whose rates change.
-func (w *wan) describeFollowed(l *steer.Line, c config.WAN, p plan.Plan) {
 	l.Server = w.d.serverOf(w)
-	l.Params = follow.Params{Rates: bounds(c, p), Every: w.router.Driver.Retune.Every}
+	l.Params = follow.Params{Rates: bounds(c, *p), Every: how.Every}
 	if !l.Slow {
 		l.Calls = [2][]int{follow.Down: p.CallTins(plan.DirectionDown), follow.Up: p.CallTins(plan.DirectionUp)}
 	}
@@ -245,6 +237,7 @@ func (w *wan) describeFollowed(l *steer.Line, c config.WAN, p plan.Plan) {
 	if c.Decisions != "" {
 		l.Log = func() (io.WriteCloser, error) { return nextLog(c.Decisions) }
 	}
+	return l, nil
 }
 
 // nextLog opens a log of decisions. One that is there already is the one before.
@@ -310,7 +303,7 @@ func (w *wan) retune(ctx context.Context, rates [2]unit.Rate) error {
 	if err != nil {
 		w.supervisor.Changed(time.Now()) // it may have either rates
 	}
-	w.record = cmp.Or(w.rates.Record(), w.record) // it is ours, and the usual rates stay in the configuration
+	w.changes.learn(w.rates.Record()) // it is ours, and the usual rates stay in the configuration
 	return err
 }
 
@@ -330,7 +323,7 @@ func (w *wan) abandon() {
 	if err := w.router.Engine.Settle(ctx); err != nil {
 		w.d.trouble("%s: %v", w.config.Name(), err)
 	}
-	w.record = cmp.Or(w.rates.Record(), w.record)
+	w.changes.learn(w.rates.Record())
 }
 
 // own remembers a netlink port whose changes are no news.
@@ -346,7 +339,7 @@ func (d *Daemon) metrics() metrics.Snapshot {
 	for _, w := range d.all() {
 		s, _ := w.snapshot()
 		m := metrics.WAN{Name: w.key}
-		if p := w.following.running(); p != nil {
+		if p := w.following.runs.Load(); p != nil {
 			m = p.Metrics(w.key)
 		}
 		m.State = s.State

@@ -61,7 +61,7 @@ func TestFollowingDue(t *testing.T) {
 			var f following
 			f.anew.Store(x.anew)
 			if x.is.runs {
-				f.now.Store(&pursuit{plan: x.is.of, held: x.is.held})
+				f.runs.Store(&pursuit{plan: x.is.of, held: x.is.held})
 			}
 			alone := is == supervise.Suspended || is == supervise.Held || is == supervise.Foreign || is == supervise.Contested
 			wantEnd, wantStart := x.is.runs && (alone || x.is.held), false
@@ -98,11 +98,11 @@ func TestFollowing(t *testing.T) {
 		if err := begin(&pursuit{Follower: r, held: x.held, plan: first}, x.err); (err != nil) != x.told {
 			t.Errorf("%d: told %v", i, err)
 		}
-		if is := f.running(); (is != nil) != (x.err == nil) || (f.line() != nil) != (x.err == nil && !x.held) {
+		if is := f.runs.Load(); (is != nil) != (x.err == nil) || (f.line() != nil) != (x.err == nil && !x.held) {
 			t.Errorf("%d: %+v runs", i, is)
 		}
-		if followed := f.end(); followed != (x.err == nil && !x.held) || f.running() != nil {
-			t.Errorf("%d: it followed the line: %t, and %+v runs", i, followed, f.running())
+		if followed := f.end(); followed != (x.err == nil && !x.held) || f.runs.Load() != nil {
+			t.Errorf("%d: it followed the line: %t, and %+v runs", i, followed, f.runs.Load())
 		}
 		if x.err == nil && (r.ended != 1 || r.closed != 0) {
 			t.Errorf("%d: %+v", i, r)

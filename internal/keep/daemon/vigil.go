@@ -104,7 +104,7 @@ func (d *Daemon) watches(c config.WAN, already bool) bool {
 	d.mu.Lock()
 	w := d.wans[keyOf(c.Router, c.Interface)]
 	d.mu.Unlock()
-	if w == nil || w.following.running() != nil {
+	if w == nil || w.following.runs.Load() != nil {
 		return w != nil
 	}
 	is, _ := w.snapshot()
@@ -213,7 +213,7 @@ func late(w *wan) bool {
 	if w == nil {
 		return false
 	}
-	if p := w.following.running(); p != nil {
+	if p := w.following.runs.Load(); p != nil {
 		is := p.View()
 		return !is.Blind && max(is.Down.Delay, is.Up.Delay) > incident.DefaultLimit
 	}

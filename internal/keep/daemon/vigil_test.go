@@ -281,7 +281,7 @@ func TestIncidentsByWhatIsAskedAnyway(t *testing.T) {
 		if n := net.count(); n > 0 {
 			t.Fatalf("%d questions were sent of a line that is not measured", n)
 		}
-		w.following.now.Store(&pursuit{Follower: quiet{}, held: true})
+		w.following.runs.Store(&pursuit{Follower: quiet{}, held: true})
 		d.loops.Go(func() { // what measures it
 			targets := delay.Few(steer.Targets("none0", nil))
 			_, apart := delay.Pace(targets)

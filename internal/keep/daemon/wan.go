@@ -57,9 +57,8 @@ type wan struct {
 	opened     bool        // it was reached before
 	plan       *plan.Plan  // that is wanted; nil: not made yet
 	rates      apply.Rates // that its shapers have
-	record     string      // ID of the last record that is known
 	holder     *Caller     // who has the turn; nil: nobody
-	pending    *pending    // change that waits for its confirmation; nil: none
+	changes    changes     // one that waits for its confirmation, and what was kept
 	failure    error       // of the last look
 	why        string      // its text
 	by         string      // which program changed something last
@@ -146,7 +145,7 @@ func (w *wan) rerouted(devices []string) {
 		return
 	}
 	w.board.write(func(b *board) { b.status.Reroutes++ })
-	if p := w.following.running(); p != nil {
+	if p := w.following.runs.Load(); p != nil {
 		p.NewLine()
 	}
 }
@@ -256,7 +255,7 @@ func (w *wan) open(ctx context.Context) error {
 	}
 	w.opened = true
 	if id, err := r.Engine.RecordID(w.config.Interface); err == nil && id != "" {
-		w.record = id
+		w.changes.learn(id)
 		w.supervisor.Own()
 	}
 	return nil
@@ -294,9 +293,8 @@ func (w *wan) report(err error, m apply.Mended) {
 		w.supervisor.Suspend()
 	}
 	if w.router != nil {
-		if id, e := w.router.Engine.RecordID(w.config.Interface); e == nil && id != "" {
-			w.record = id
-		}
+		id, _ := w.router.Engine.RecordID(w.config.Interface)
+		w.changes.learn(id)
 	}
 	if errors.Is(err, platform.ErrUnreachable) {
 		w.close()
@@ -394,22 +392,17 @@ func resultOf(err error) supervise.Result {
 
 // adopt takes over a plan that a command has kept on the WAN since the last look,
 // and writes its rates into the configuration.
-func (w *wan) adopt() (notes []string) {
-	id, err := w.router.Engine.RecordID(w.config.Interface)
-	if err != nil || id == "" || id == w.record {
-		return nil
+func (w *wan) adopt() (adopted bool, notes []string) {
+	r := w.changes.adopt(w.router.Engine, w.config.Interface)
+	if r == nil {
+		return false, nil
 	}
-	rec, err := w.router.Engine.Record(w.config.Interface)
-	if err != nil || rec == nil {
-		return nil
-	}
-	w.record = rec.ID
-	p := rec.Plan.In(w.router.Driver.Language)
+	p := r.Plan.In(w.router.Driver.Language)
 	if w.plan != nil && samePlan(*w.plan, p) {
-		return nil
+		return true, nil
 	}
 	w.plan = &p
-	return w.storeRates(p)
+	return true, w.storeRates(p)
 }
 
 func samePlan(a, b plan.Plan) bool {
