@@ -19,7 +19,7 @@ type board struct {
 	reconciled map[cause]uint64
 	set        Settings
 	plan       *plan.Plan // that set is about
-	deadline   time.Time  // of set.Change
+	pending    *pending   // that set is about, too; nil: none
 }
 
 // write changes what is shown.
@@ -39,16 +39,12 @@ func (b *board) read() (WANStatus, time.Time) {
 }
 
 // settings returns the settings, and the plan that they are about.
-func (b *board) settings(now time.Time) (Settings, *plan.Plan) {
+func (b *board) settings() (Settings, *plan.Plan) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.set
 	s.First, s.Last = slices.Clone(s.First), slices.Clone(s.Last)
-	if s.Change != nil {
-		x := *s.Change
-		x.Left = max(b.deadline.Sub(now).Seconds(), 0)
-		s.Change = &x
-	}
+	s.Change = b.pending.change()
 	return s, b.plan
 }
 
@@ -90,10 +86,7 @@ func (w *wan) publish() {
 		if w.plan != nil {
 			s.Down, s.Up = w.plan.DownBps, w.plan.UpBps
 		}
-		b.set, b.plan = w.settings(), w.plan
-		if w.pending != nil {
-			b.deadline = w.pending.deadline
-		}
+		b.set, b.plan, b.pending = w.settings(), w.plan, w.changes.pending
 	})
 	w.d.changed()
 }
@@ -110,13 +103,13 @@ func contested(why, by string) string {
 // snapshot returns the status, with what is measured of the line.
 func (w *wan) snapshot() (WANStatus, time.Time) {
 	s, beat := w.board.read()
-	if l := w.line.Load(); l != nil {
-		line := l.View()
-		s.Line, s.Down, s.Up = &line, line.Down.Rate, line.Up.Rate
-	}
-	if p := w.measured.Load(); p != nil {
+	if p := w.following.runs.Load(); p != nil {
 		seen := p.View()
-		s.Measured = &seen
+		if p.held {
+			s.Measured = &seen
+		} else {
+			s.Line, s.Down, s.Up = &seen, seen.Down.Rate, seen.Up.Rate
+		}
 	}
 	return s, beat
 }

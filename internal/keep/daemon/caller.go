@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 
 	"unbloat/internal/cure/classify"
 	"unbloat/internal/cure/plan"
@@ -122,7 +121,7 @@ func (c *Caller) Apply(ctx context.Context, at Name, p ApplyParams) (out Applied
 // Confirm keeps what waits for that.
 func (c *Caller) Confirm(ctx context.Context, at Name, p IDParams) (Applied, error) {
 	return on(ctx, c.d, at, func(ctx context.Context, w *wan) (out Applied, err error) {
-		if err := w.waiting(p.Change); err != nil {
+		if err := w.changes.pending.waiting(w.config.Name(), p.Change); err != nil {
 			return out, err
 		}
 		return w.confirm(ctx, c)
@@ -132,7 +131,7 @@ func (c *Caller) Confirm(ctx context.Context, at Name, p IDParams) (Applied, err
 // Revert takes back what waits for its confirmation, or else all that is shaped.
 func (c *Caller) Revert(ctx context.Context, at Name, p IDParams) (Reverted, error) {
 	return on(ctx, c.d, at, func(ctx context.Context, w *wan) (out Reverted, err error) {
-		if err := w.waiting(p.Change); err != nil {
+		if err := w.changes.pending.waiting(w.config.Name(), p.Change); err != nil {
 			return out, err
 		}
 		return w.revert(ctx, c)
@@ -244,7 +243,7 @@ func (c *Caller) Settings(_ context.Context, at Name) ([]Settings, error) {
 	}
 	out := []Settings{}
 	for _, w := range of {
-		s, p := w.board.settings(time.Now())
+		s, p := w.board.settings()
 		s.explain(p)
 		out = append(out, s)
 	}

@@ -59,24 +59,95 @@ func newChangeID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// waits is an error if a change of the daemon's own waits for its confirmation.
-func (w *wan) waits() error {
-	if w.pending == nil {
+// busy is an error if a change waits.
+func (p *pending) busy() error {
+	if p == nil {
 		return nil
 	}
-	return &apply.BusyError{WAN: w.config.Name(), Left: max(time.Until(w.pending.deadline), time.Second)}
+	return &apply.BusyError{WAN: p.was.Name(), Left: max(time.Until(p.deadline), time.Second)}
+}
+
+// waiting is an error unless that change waits; "" is whatever is there.
+func (p *pending) waiting(wan, id string) error {
+	if id != "" && (p == nil || p.id != id) {
+		return &Error{CodeNoChange, fmt.Sprintf("%s: that change does not wait any more; it was confirmed, or undone", wan)}
+	}
+	return nil
+}
+
+// says tells what a change changes, for people.
+func (p *pending) says() []string {
+	switch p.kind {
+	case ChangeOff:
+		return []string{"off"}
+	case ChangeOn:
+		return []string{"on"}
+	}
+	var out []string
+	if p.planned != nil {
+		out = p.planned.says(Name{p.was.Interface, p.was.Router})
+	}
+	for _, s := range p.settings {
+		value := cmp.Or(s.Value, strings.Join(s.List, ", "))
+		if value == "" {
+			value = "-"
+		}
+		out = append(out, s.Key+" = "+value)
+	}
+	return out
+}
+
+// changes are the part of a WAN that knows which change waits for its confirmation, and
+// which one was kept last.
+type changes struct {
+	pending *pending // nil: none
+	record  string   // ID of the last record that is known
+}
+
+// await has a change wait, until it is over or has expired.
+func (c *changes) await(p *pending, expired func()) {
+	wait := time.Duration(p.seconds * float64(time.Second))
+	p.deadline = time.Now().Add(wait)
+	p.timer = time.AfterFunc(wait, expired)
+	c.pending = p
+}
+
+// over says that the change is kept, or undone.
+func (c *changes) over() {
+	c.pending.timer.Stop()
+	c.pending = nil
+}
+
+// learn takes in the ID of a record that need not be adopted; "": there is no new one.
+func (c *changes) learn(id string) { c.record = cmp.Or(id, c.record) }
+
+// forget says that what was recorded is taken back.
+func (c *changes) forget() { c.record = "" }
+
+// adopt returns the record of a WAN if that is not known yet, and knows it from then on; nil:
+// there is no other.
+func (c *changes) adopt(of *apply.Engine, wan string) *apply.Record {
+	if id, err := of.RecordID(wan); err != nil || id == "" || id == c.record {
+		return nil
+	}
+	r, err := of.Record(wan)
+	if err != nil || r == nil {
+		return nil
+	}
+	c.record = r.ID
+	return r
 }
 
 // change changes settings of the WAN until they are confirmed.
 func (w *wan) change(ctx context.Context, from *Caller, c ChangeParams) (out Change, err error) {
-	if err := errors.Join(w.busy(from), w.waits()); err != nil {
+	if err := errors.Join(w.busy(from), w.changes.pending.busy()); err != nil {
 		return out, err
 	}
 	if err := waitTime(&c.Confirm); err != nil {
 		return out, err
 	}
 	p := w.begins(from, c.Confirm)
-	settings, kind, err := w.asked(c)
+	settings, kind, err := asked(w.config, c)
 	if err != nil {
 		return out, err
 	}
@@ -130,46 +201,17 @@ func (w *wan) begins(from *Caller, seconds float64) *pending {
 
 // await has a change that is in force wait for its confirmation.
 func (w *wan) await(p *pending) Change {
-	wait := time.Duration(p.seconds * float64(time.Second))
-	p.deadline = time.Now().Add(wait)
-	p.timer = time.AfterFunc(wait, func() { w.expired(p) })
-	w.pending = p
-	w.happened(EventApplied, p.by, UndoneMay, p.id, w.says(p)...)
-	w.d.log("%s: a change of %s waits %s for its confirmation", w.config.Name(), p.kind, wait)
+	w.changes.await(p, func() { w.expired(p) })
+	w.happened(EventApplied, p.by, UndoneMay, p.id, p.says()...)
+	w.d.log("%s: a change of %s waits %s for its confirmation", w.config.Name(), p.kind, time.Duration(p.seconds*float64(time.Second)))
 	w.publish()
 	return *p.change()
 }
 
-// says tells what a change changes, for people.
-func (w *wan) says(p *pending) []string {
-	switch p.kind {
-	case ChangeOff:
-		return []string{"off"}
-	case ChangeOn:
-		return []string{"on"}
-	}
-	var out []string
-	if p.planned != nil {
-		out = p.planned.says(w)
-	}
-	for _, s := range p.settings {
-		value := cmp.Or(s.Value, strings.Join(s.List, ", "))
-		if value == "" {
-			value = "-"
-		}
-		out = append(out, s.Key+" = "+value)
-	}
-	return out
-}
-
 // asked returns the settings that a change asks for, as far as they differ from what
 // is.
-func (w *wan) asked(c ChangeParams) (settings []config.Setting, kind ChangeKind, err error) {
+func asked(is config.WAN, c ChangeParams) (settings []config.Setting, kind ChangeKind, err error) {
 	kind = ChangeLine
-	usage := func(format string, args ...any) error {
-		return &Error{CodeUsage, fmt.Sprintf("change %s: ", w.config.Name()) + fmt.Sprintf(format, args...)}
-	}
-	is := w.config
 	for _, x := range []struct {
 		key, shape, least, most string
 		to                      *unit.Rate
@@ -183,7 +225,7 @@ func (w *wan) asked(c ChangeParams) (settings []config.Setting, kind ChangeKind,
 			continue
 		}
 		if *x.to <= 0 || *x.to > 1e12 {
-			return nil, "", usage("%s: a line carries between 1 bit/s and 1 Tbit/s", x.key)
+			return nil, "", &Error{CodeUsage, fmt.Sprintf("change %s: %s: a line carries between 1 bit/s and 1 Tbit/s", is.Name(), x.key)}
 		}
 		settings = append(settings, config.Setting{Key: x.key, Value: x.to.String()})
 		if x.by.Rate != 0 { // it was made from the old rate
@@ -216,7 +258,7 @@ func (w *wan) asked(c ChangeParams) (settings []config.Setting, kind ChangeKind,
 	if c.Machine != "" {
 		more, err := machineSettings(is, c.Machine, c.Action)
 		if err != nil {
-			return nil, "", usage("%v", err)
+			return nil, "", &Error{CodeUsage, fmt.Sprintf("change %s: %v", is.Name(), err)}
 		}
 		if settings == nil {
 			kind = ChangeRule
@@ -357,7 +399,7 @@ func (w *wan) turnOff(ctx context.Context) error {
 		w.supervisor.Resume(time.Now())
 		return err
 	}
-	w.record = ""
+	w.changes.forget()
 	return nil
 }
 
@@ -373,10 +415,10 @@ func (w *wan) bare() apply.Journal {
 // turnOn puts the WAN in place; if that fails, it is off as before.
 func (w *wan) turnOn(ctx context.Context, p *pending) error {
 	w.resume(false)
-	if w.failure == nil {
+	err := w.failure
+	if err == nil {
 		return nil
 	}
-	err := w.failure
 	w.config, w.plan = p.was, nil
 	return errors.Join(err, w.turnOff(ctx))
 }
@@ -395,14 +437,6 @@ func (w *wan) resume(replace bool) {
 	}
 }
 
-// waiting is an error unless that change waits; "" is whatever is there.
-func (w *wan) waiting(id string) error {
-	if id != "" && (w.pending == nil || w.pending.id != id) {
-		return &Error{CodeNoChange, fmt.Sprintf("%s: that change does not wait any more; it was confirmed, or undone", w.config.Name())}
-	}
-	return nil
-}
-
 // keepChange confirms the pending change: it is written into the configuration.
 func (w *wan) keepChange(ctx context.Context, p *pending) (out Applied, err error) {
 	if p.armed {
@@ -410,8 +444,7 @@ func (w *wan) keepChange(ctx context.Context, p *pending) (out Applied, err erro
 			return out, err
 		}
 	}
-	p.timer.Stop()
-	w.pending = nil
+	w.changes.over()
 	var notes []string
 	note := func(err error) {
 		if err != nil {
@@ -423,10 +456,7 @@ func (w *wan) keepChange(ctx context.Context, p *pending) (out Applied, err erro
 		note(w.d.writeSchedule(p.planned.tables))
 		w.d.plans(nil)
 	} else {
-		c, err := w.d.rewrite(w.config, p.settings)
-		if err == nil {
-			w.config = c
-		}
+		w.config, err = w.d.rewrite(w.config, p.settings)
 		note(err)
 	}
 	switch p.kind {
@@ -449,7 +479,7 @@ func (w *wan) keepChange(ctx context.Context, p *pending) (out Applied, err erro
 	}
 	w.d.events.settle(p.id, UndoneNo)
 	if p.kind != ChangeOff && p.kind != ChangeOn {
-		w.happened(EventConfirmed, p.by, UndoneNo, "", w.says(p)...)
+		w.happened(EventConfirmed, p.by, UndoneNo, "", p.says()...)
 	}
 	w.publish()
 	out = Applied{State: "committed", WAN: w.config.Interface, Commands: []string{}, Notes: notes}
@@ -459,17 +489,18 @@ func (w *wan) keepChange(ctx context.Context, p *pending) (out Applied, err erro
 	return out, nil
 }
 
-// undoChange takes the pending change back. What cannot be put back now is tried
-// again by the loop.
-func (w *wan) undoChange(ctx context.Context, p *pending, kind EventKind, by string) error {
-	p.timer.Stop()
-	w.pending = nil
+// undoChange takes the pending change back, if there is one. What cannot be put back now is
+// tried again by the loop.
+func (w *wan) undoChange(ctx context.Context, p *pending, kind EventKind, by string) (err error) {
+	if p == nil {
+		return nil
+	}
+	w.changes.over()
 	w.config = p.was
 	if p.planned != nil {
 		w.entries = p.wasEntries
 		w.d.plans(nil)
 	}
-	var err error
 	switch {
 	case p.kind == ChangeOff:
 		w.plan = nil
@@ -488,7 +519,7 @@ func (w *wan) undoChange(ctx context.Context, p *pending, kind EventKind, by str
 		w.supervisor.Afresh(time.Now())
 	}
 	w.d.events.settle(p.id, UndoneYes)
-	w.happened(kind, by, UndoneNo, "", w.says(p)...)
+	w.happened(kind, by, UndoneNo, "", p.says()...)
 	w.publish()
 	return err
 }
@@ -512,7 +543,7 @@ func (w *wan) disarm(ctx context.Context) error {
 // expired undoes a change that nobody has confirmed.
 func (w *wan) expired(p *pending) {
 	_, _ = w.call(context.Background(), func(ctx context.Context) (any, error) {
-		if w.pending != p {
+		if w.changes.pending != p {
 			return nil, nil
 		}
 		w.d.log("%s: nobody confirmed the change of %s, so it is undone", w.config.Name(), p.kind)
@@ -527,7 +558,7 @@ func (w *wan) expired(p *pending) {
 func (w *wan) settings() Settings {
 	c := w.config
 	out := Settings{WAN: c.Interface, Router: c.Router, On: w.supervisor.State() != supervise.Suspended, Down: c.Down, Up: c.Up, Follow: c.Follow,
-		First: texts(c.First), Last: texts(c.Last), Rules: append([]string{}, c.OwnRules...), Limits: append([]string{}, c.Limits...), Change: w.pending.change()}
+		First: texts(c.First), Last: texts(c.Last), Rules: append([]string{}, c.OwnRules...), Limits: append([]string{}, c.Limits...)}
 	p := w.plan
 	if p == nil {
 		return out
@@ -537,7 +568,7 @@ func (w *wan) settings() Settings {
 	out.CanFollow = w.d.o.Follow != nil && (c.Router == "" || c.Here()) && w.router != nil && Followable(w.router.Driver, *p) == nil
 	if c.Follow && out.CanFollow {
 		b := bounds(w.wanted(), *p)
-		if l := w.line.Load(); l != nil { // what is learnt
+		if l := w.following.line(); l != nil { // what is learnt
 			v := l.View()
 			b[0].Most, b[1].Most = max(b[0].Most, v.Down.Most), max(b[1].Most, v.Up.Most)
 		}

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -69,7 +70,7 @@ func (x *town) change(c ChangeParams) Change {
 func is[T any](v T) *T { return &v }
 
 // changes are all kinds, and how one sees that they are in force.
-func changes() map[string]struct {
+func someChanges() map[string]struct {
 	params ChangeParams
 	kind   ChangeKind
 	holds  func(x *town) bool
@@ -227,7 +228,7 @@ func TestChanges(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short leaves out what takes seconds; `make test` does it")
 	}
-	for name, c := range changes() {
+	for name, c := range someChanges() {
 		for _, end := range []string{"nobody comes back", "confirmed", "taken back", "killed", "reloaded"} {
 			t.Run(name+", "+end, func(t *testing.T) {
 				dir := t.TempDir()
@@ -384,4 +385,94 @@ func TestChangesOfWhatIsOff(t *testing.T) {
 			t.Error("a change without a configuration")
 		}
 	})
+}
+
+// TestChangeWaits: a change waits until it is over, or for its time. What is refused meanwhile
+// says so, and a change that no longer waits is no other's.
+func TestChangeWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c changes
+		none := c.pending
+		if none.busy() != nil || none.change() != nil || none.waiting("wan0", "") != nil {
+			t.Error("a change waits before there is one")
+		}
+		begun, expired := time.Now(), make(chan time.Duration, 1)
+		await := func(id string) *pending {
+			p := &pending{id: id, kind: ChangeLine, by: byPage, seconds: 60, was: config.WAN{Interface: "wan0"}, settings: []config.Setting{{Key: "down", Value: "1 Mbit/s"}, {Key: "first", List: []string{"a", "b"}}, {Key: "most_down"}}}
+			c.await(p, func() { expired <- time.Since(begun) })
+			return p
+		}
+		p := await("a")
+		time.Sleep(20 * time.Second)
+		if is := c.pending.change(); is.ID != "a" || is.Left != 40 || is.Seconds != 60 || is.Deadline != begun.Add(time.Minute).UTC().Format(time.RFC3339) {
+			t.Errorf("%+v", is)
+		}
+		if says := p.says(); !slices.Equal(says, []string{"down = 1 Mbit/s", "first = a, b", "most_down = -"}) {
+			t.Errorf("it says %q", says)
+		}
+		var busy *apply.BusyError
+		if err := c.pending.busy(); !errors.As(err, &busy) || busy.WAN != "wan0" || busy.Left != 40*time.Second {
+			t.Errorf("%v", err)
+		}
+		for id, waits := range map[string]bool{"": true, "a": true, "b": false} {
+			var gone *Error
+			if err := c.pending.waiting("wan0", id); (err == nil) != waits || !waits && (!errors.As(err, &gone) || gone.Code != CodeNoChange) {
+				t.Errorf("%q: %v", id, err)
+			}
+		}
+		c.over()
+		if c.pending != nil || c.pending.waiting("wan0", "a") == nil {
+			t.Error("it still waits")
+		}
+		time.Sleep(time.Hour)
+		if len(expired) != 0 {
+			t.Error("it has expired, and was over")
+		}
+		begun = time.Now()
+		if await("b"); <-expired != time.Minute {
+			t.Error("the next one did not expire after its time")
+		}
+	})
+}
+
+// TestChangeRecord: what somebody has kept is adopted once; what the daemon has kept itself
+// is not, and what was taken back is new if it is there again.
+func TestChangeRecord(t *testing.T) {
+	e := &apply.Engine{Dir: t.TempDir()}
+	keep := func(id string) {
+		t.Helper()
+		b, err := json.Marshal(apply.Record{ID: id, WAN: "wan0", Plan: plan.Plan{WAN: "wan0", DownBps: mbit}})
+		if err == nil {
+			err = os.WriteFile(filepath.Join(e.Dir, "wan0.committed.json"), b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var c changes
+	for i, x := range []struct {
+		before func()
+		adopts string
+	}{
+		{func() {}, ""},
+		{func() { keep("a") }, "a"},
+		{func() {}, ""},
+		{func() { keep("b"); c.learn("b") }, ""},
+		{func() { c.learn("") }, ""},
+		{func() { keep("c") }, "c"},
+		{func() { c.forget() }, "c"},
+		{func() { keep("") }, ""},
+	} {
+		x.before()
+		id := ""
+		if r := c.adopt(e, "wan0"); r != nil {
+			id = r.ID
+			if r.Plan.DownBps != mbit {
+				t.Errorf("%d: %+v", i, r.Plan)
+			}
+		}
+		if id != x.adopts || c.adopt(e, "wan0") != nil {
+			t.Errorf("%d: %q is adopted, not %q", i, id, x.adopts)
+		}
+	}
 }

@@ -26,7 +26,7 @@ func (w *wan) busy(asks *Caller) error {
 
 // apply applies a plan that a person gave.
 func (w *wan) apply(ctx context.Context, from *Caller, a ApplyParams) (out Applied, err error) {
-	if err := errors.Join(w.busy(from), w.waits()); err != nil {
+	if err := errors.Join(w.busy(from), w.changes.pending.busy()); err != nil {
 		return out, err
 	}
 	unlock, err := w.reach(ctx)
@@ -105,7 +105,7 @@ func commands(steps []platform.Step) []string {
 
 // committed goes on with what a person has committed.
 func (w *wan) committed() (notes []string) {
-	notes = w.adopt()
+	_, notes = w.adopt()
 	w.supervisor.Own()
 	if err := w.d.memory.set(w.key, false); err != nil {
 		notes = append(notes, err.Error())
@@ -140,8 +140,8 @@ func (w *wan) confirm(ctx context.Context, from *Caller) (out Applied, err error
 	if err := w.busy(from); err != nil {
 		return out, err
 	}
-	if w.pending != nil {
-		return w.keepChange(ctx, w.pending)
+	if p := w.changes.pending; p != nil {
+		return w.keepChange(ctx, p)
 	}
 	if err := w.open(ctx); err != nil {
 		return out, err
@@ -161,8 +161,8 @@ func (w *wan) revert(ctx context.Context, from *Caller) (out Reverted, err error
 	if err := w.busy(from); err != nil {
 		return out, err
 	}
-	if w.pending != nil {
-		return Reverted{Reverted: []apply.Reverted{}}, w.undoChange(ctx, w.pending, EventReverted, from.by())
+	if p := w.changes.pending; p != nil {
+		return Reverted{Reverted: []apply.Reverted{}}, w.undoChange(ctx, p, EventReverted, from.by())
 	}
 	unlock, err := w.reach(ctx)
 	if err != nil {
@@ -195,7 +195,7 @@ func (w *wan) revert(ctx context.Context, from *Caller) (out Reverted, err error
 	} else {
 		w.happened(EventOff, from.by(), UndoneNo, "")
 	}
-	w.record = ""
+	w.changes.forget()
 	if alone {
 		w.plan = nil
 		w.supervisor.Afresh(time.Now())
@@ -212,7 +212,7 @@ func (w *wan) revert(ctx context.Context, from *Caller) (out Reverted, err error
 // on ends a suspension, and looks at the WAN at once: it is put in place, or the
 // error says why not.
 func (w *wan) on(ctx context.Context, from *Caller, p OnParams) (out WANStatus, err error) {
-	if err := errors.Join(w.busy(from), w.waits()); err != nil {
+	if err := errors.Join(w.busy(from), w.changes.pending.busy()); err != nil {
 		return out, err
 	}
 	was := w.supervisor.State()
@@ -233,7 +233,7 @@ func (w *wan) on(ctx context.Context, from *Caller, p OnParams) (out WANStatus, 
 
 // turn gives the WAN to a client until it says that it is done, or goes away.
 func (w *wan) turn(from *Caller, keepOn bool) error {
-	if err := errors.Join(w.busy(from), w.waits()); err != nil {
+	if err := errors.Join(w.busy(from), w.changes.pending.busy()); err != nil {
 		return err
 	}
 	if !keepOn {
@@ -254,9 +254,7 @@ func (w *wan) release(from *Caller) {
 	if w.router == nil {
 		return
 	}
-	before := w.record
-	w.adopt()
-	if w.record != before { // what was kept turns a WAN on that was off
+	if adopted, _ := w.adopt(); adopted { // what was kept turns a WAN on that was off
 		w.committed()
 	}
 	w.publish()
@@ -265,10 +263,8 @@ func (w *wan) release(from *Caller) {
 // stop ends the keeping, when the loop has ended: the shaping stays, or is taken back.
 func (w *wan) stop(ctx context.Context, how config.Stop) error {
 	defer w.close()
-	if w.pending != nil {
-		if err := w.undoChange(ctx, w.pending, EventReverted, ""); err != nil {
-			return err
-		}
+	if err := w.undoChange(ctx, w.changes.pending, EventReverted, ""); err != nil {
+		return err
 	}
 	if how != config.StopRevert || w.supervisor.State() == supervise.Suspended {
 		return nil
@@ -284,10 +280,8 @@ func (w *wan) stop(ctx context.Context, how config.Stop) error {
 
 // reload takes a new configuration of the same WAN, with what its schedule says now.
 func (w *wan) reload(c config.WAN, entries []config.Entry) {
-	if w.pending != nil {
-		if err := w.undoChange(context.Background(), w.pending, EventReverted, ""); err != nil {
-			w.d.trouble("%s: %v", w.config.Name(), err)
-		}
+	if err := w.undoChange(context.Background(), w.changes.pending, EventReverted, ""); err != nil {
+		w.d.trouble("%s: %v", w.config.Name(), err)
 	}
 	again := c.Platform != w.config.Platform
 	w.abandon()

@@ -226,7 +226,7 @@ func (here) Run(_ context.Context, argv []string, _ []byte) ([]byte, []byte, err
 
 // followRandomly gives a line that is followed other rates.
 func (x *town) followRandomly() string {
-	l := x.only().line.Load()
+	l := x.only().following.line()
 	if l == nil {
 		return "the line is not followed now"
 	}

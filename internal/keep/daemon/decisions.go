@@ -77,14 +77,14 @@ func (l *decisions) after(n uint64) []Decision {
 // decided takes in a change that the WAN's follower has made.
 func (w *wan) decided(y follow.Why) {
 	d := Decision{WAN: w.name, Router: w.routerName, Direction: y.Direction.String(), From: y.From, To: y.To, Why: y.Reason()}
-	w.decisions.add(w.d.now(), d, func() uint64 { return w.d.numbers.Add(1) })
+	w.following.decisions.add(w.d.now(), d, func() uint64 { return w.d.numbers.Add(1) })
 }
 
 // decisions returns the newest decisions of the WANs, oldest first.
 func (d *Daemon) decisions(of []*wan, p DecisionsParams) Decisions {
 	out := Decisions{Decisions: []Decision{}, Last: d.numbers.Load()}
 	for _, w := range of {
-		out.Decisions = append(out.Decisions, w.decisions.after(p.After)...)
+		out.Decisions = append(out.Decisions, w.following.decisions.after(p.After)...)
 	}
 	out.Decisions = slices.DeleteFunc(out.Decisions, func(x Decision) bool { return x.N > out.Last }) // made meanwhile: they come next time
 	sort.Slice(out.Decisions, func(i, j int) bool { return out.Decisions[i].N < out.Decisions[j].N })

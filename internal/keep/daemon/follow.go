@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"unbloat/internal/cure/apply"
@@ -28,7 +29,6 @@ import (
 type Follower interface {
 	Run(ctx context.Context) // until ctx ends
 	NewLine()                // the interface is another one
-	Rates() [2]unit.Rate
 	View() steer.View
 	Metrics(wan string) metrics.WAN // without how often it was put in place
 }
@@ -43,109 +43,72 @@ type RateSetter interface {
 // A pursuit is a follower that runs.
 type pursuit struct {
 	Follower
-	setter RateSetter // nil: programs change the rates
+	held   bool       // the line's rates: its delay alone is measured
 	plan   *plan.Plan // for whose line it was made
+	setter RateSetter // nil: programs change the rates, or nothing does
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// pursue starts or ends the following of the line, as the WAN's state says. It
-// belongs to the loop.
-func (w *wan) pursue() {
-	w.gauge()
-	p := w.line.Load()
-	wanted := w.config.Follow && w.plan != nil && w.d.isCareful() == "" && (w.pending == nil || !w.pending.armed)
-	switch w.supervisor.State() {
-	case supervise.InPlace:
-		again := w.anew.Swap(false)
-		if p != nil && (again || !wanted || p.plan != w.plan) { // somebody has given it another plan
-			w.abandon()
-			p = nil
-		}
-		if wanted && p == nil {
-			w.follow()
-		}
-	case supervise.Suspended, supervise.Held, supervise.Foreign, supervise.Contested:
-		w.abandon()
-	}
+// renew goes on with a plan that was made again: the interface is another one, and the rates
+// to which the line was followed stay.
+func (p *pursuit) renew(made *plan.Plan) {
+	p.NewLine()
+	p.plan = made
 }
 
-// gauge starts or ends the measuring of a line whose rates are held, as the WAN's state
-// says. It belongs to the loop.
-func (w *wan) gauge() {
-	p, plan := w.measured.Load(), w.plan
-	wanted := w.d.o.Gauge != nil && !w.config.Follow && !w.config.Unwatched && w.config.Router == "" &&
-		w.supervisor.State() == supervise.InPlace && plan != nil && plan.Down != nil && plan.Up != nil
-	if p != nil && wanted && p.plan == plan && !w.anew.Swap(false) {
-		return
+// A following is the part of a WAN that has its line followed, or its delay measured, by one
+// pursuit at a time. Only the WAN's loop changes it; others see what runs, and take what it
+// has heard and decided.
+type following struct {
+	runs      atomic.Pointer[pursuit] // nil: nothing runs
+	anew      atomic.Bool             // another pursuit is needed
+	said      string                  // why nothing runs, as it was told last
+	overheard overheard
+	decisions decisions
+}
+
+// line returns what follows the line; nil: nothing does.
+func (f *following) line() *pursuit {
+	if p := f.runs.Load(); p != nil && !p.held {
+		return p
 	}
-	w.ungauge()
-	if !wanted {
-		return
+	return nil
+}
+
+// due says whether to end what runs, and then whether to start another, for the line of a
+// plan; nil: nothing is to run.
+func (f *following) due(is supervise.State, of *plan.Plan, held bool) (end, start bool) {
+	p, inPlace := f.runs.Load(), is == supervise.InPlace
+	again := inPlace && f.anew.Swap(false)
+	switch {
+	case p == nil:
+	case inPlace: // somebody may have given it another plan
+		end = again || p.plan != of || p.held != held
+	default: // a line that is out of place for a while is followed on
+		end = p.held || is == supervise.Suspended || is == supervise.Held || is == supervise.Foreign || is == supervise.Contested
 	}
-	c := steer.Config{Clock: netio.ClockSince(w.d.since), Ring: w.past(), Line: steer.Line{
-		Device: w.config.Interface, Reflectors: w.config.Reflectors, Slow: true,
-		Params: follow.Params{Rates: [2]follow.Bounds{held(plan.DownBps), held(plan.UpBps)}},
-	}}
-	c.Again = func() { w.anew.Store(true); w.news.tell(change{}) }
-	c.Tell = func(text string) { w.d.log("%s: its delay: %s", w.config.Name(), text) }
-	c.Asked, c.Heard = w.overheard.ask, w.overheard.hear
-	var err error
-	if how := w.router.Driver.Retune; how != nil {
-		if c.Slow = !how.Netlink; how.Netlink {
-			c.Inbound = plan.Down.Device
+	return end, inPlace && of != nil && (p == nil || end)
+}
+
+// start runs a pursuit. equip gives it its follower, by a configuration that has what this
+// part hears; wake wakes the WAN's loop. The reason why that can't be is returned once.
+func (f *following) start(p *pursuit, wake func(), equip func(*pursuit, steer.Config) error) error {
+	again := func() { f.anew.Store(true); wake() }
+	if err := equip(p, steer.Config{Again: again, Asked: f.overheard.ask, Heard: f.overheard.hear}); err != nil {
+		if err.Error() == f.said {
+			return nil
 		}
-		if how.Device != nil {
-			ctx, cancel := context.WithTimeout(context.Background(), actionTime)
-			defer cancel()
-			c.Device, err = how.Device(ctx, w.router.Here, w.config.Interface)
-		}
+		f.said = err.Error()
+		return err
 	}
-	p = &pursuit{plan: plan, done: make(chan struct{})}
-	if err == nil {
-		p.Follower, err = w.d.o.Gauge(c)
-	}
-	if err != nil {
-		if text := err.Error(); text != w.unfollowed {
-			w.unfollowed = text
-			w.d.log("%s: its delay is not measured: %s", w.config.Name(), text)
-		}
-		return
+	if !p.held { // measuring may begin often
+		f.said = ""
 	}
 	var ctx context.Context
-	ctx, p.cancel = context.WithCancel(context.Background()) // ungauge ends it
-	w.measured.Store(p)
-	go func() {
-		defer close(p.done)
-		p.Run(ctx)
-	}()
-}
-
-// ungauge ends it.
-func (w *wan) ungauge() {
-	if p := w.measured.Swap(nil); p != nil {
-		p.cancel()
-		<-p.done
-	}
-}
-
-// held are the bounds of a rate that does not change.
-func held(r unit.Rate) follow.Bounds { return follow.Bounds{Least: r, Usual: r, Most: r} }
-
-// follow starts to follow the line.
-func (w *wan) follow() {
-	p, err := w.pursuit()
-	if err != nil {
-		if text := err.Error(); text != w.unfollowed {
-			w.unfollowed = text
-			w.d.trouble("%s: %s", w.config.Name(), text)
-		}
-		return
-	}
-	w.unfollowed = ""
-	var ctx context.Context
-	ctx, p.cancel = context.WithCancel(context.Background()) // abandon ends it
-	w.line.Store(p)
+	ctx, p.cancel = context.WithCancel(context.Background()) // end ends it
+	p.done = make(chan struct{})
+	f.runs.Store(p)
 	go func() {
 		defer close(p.done)
 		p.Run(ctx)
@@ -153,53 +116,112 @@ func (w *wan) follow() {
 			_ = p.setter.Close()
 		}
 	}()
+	return nil
 }
 
-// pursuit returns one that does not run yet.
-func (w *wan) pursuit() (p *pursuit, err error) {
-	if w.d.o.Follow == nil {
-		return nil, errors.New("follow the line: this build can't; use the full one, or follow = false")
+// end ends what runs, and reports whether it followed the line: the shapers may have other
+// rates than the plan.
+func (f *following) end() (followed bool) {
+	p := f.runs.Swap(nil)
+	if p == nil {
+		return false
 	}
-	c := steer.Config{Clock: netio.ClockSince(w.d.since), Ring: w.past(), Decided: w.decided}
-	if c.Line, err = w.followed(); err != nil {
-		return nil, err
+	p.cancel()
+	<-p.done
+	return !p.held
+}
+
+// pursue starts or ends the following of the line, or the measuring of its delay, as the
+// WAN's state says. It belongs to the loop.
+func (w *wan) pursue() {
+	c, of, p := w.config, w.plan, w.changes.pending
+	if c.Follow && (w.d.isCareful() != "" || p != nil && p.armed) ||
+		!c.Follow && (of == nil || of.Down == nil || of.Up == nil || w.d.o.Gauge == nil || c.Unwatched || c.Router != "") {
+		of = nil
 	}
-	name := w.config.Name()
-	c.Again = func() { w.anew.Store(true); w.news.tell(change{}) }
-	c.Tell = func(text string) { w.d.log("%s: %s", name, text) }
-	c.Asked, c.Heard = w.overheard.ask, w.overheard.hear
-	c.Set = func(ctx context.Context, rates [2]unit.Rate) error {
-		_, err := w.call(ctx, func(ctx context.Context) (any, error) { return nil, w.retune(ctx, rates) })
+	end, start := w.following.due(w.supervisor.State(), of, !c.Follow)
+	if end {
+		w.abandon()
+	}
+	if !start {
+		return
+	}
+	err := w.following.start(&pursuit{plan: of, held: !c.Follow}, func() { w.news.tell(change{}) }, w.equip)
+	switch {
+	case err == nil:
+	case c.Follow:
+		w.d.trouble("%s: %v", c.Name(), err)
+	default:
+		w.d.log("%s: its delay is not measured: %v", c.Name(), err)
+	}
+}
+
+// equip gives a pursuit its follower, and what sets the rates.
+func (w *wan) equip(p *pursuit, c steer.Config) (err error) {
+	name, open, tells := w.config.Name(), w.d.o.Follow, "%s: %s"
+	if p.held {
+		open, tells = w.d.o.Gauge, "%s: its delay: %s"
+	}
+	if open == nil {
+		return errors.New("follow the line: this build can't; use the full one, or follow = false")
+	}
+	c.Clock, c.Ring = netio.ClockSince(w.d.since), w.past()
+	c.Tell = func(text string) { w.d.log(tells, name, text) }
+	c.Line, err = w.describe(p)
+	switch {
+	case err != nil && p.held:
 		return err
-	}
-	p = &pursuit{plan: w.plan, done: make(chan struct{})}
-	if !c.Slow {
-		if p.setter, err = w.d.o.Setter(); err != nil {
-			return nil, fmt.Errorf("follow the line: %w", err)
+	case err != nil:
+		return fmt.Errorf("follow the line: %w; the rates are held", err)
+	case !p.held:
+		c.Decided = w.decided
+		c.Set = func(ctx context.Context, rates [2]unit.Rate) error {
+			_, err := w.call(ctx, func(ctx context.Context) (any, error) { return nil, w.retune(ctx, rates) })
+			return err
 		}
-		w.d.own(p.setter.Port())
+		if !c.Slow {
+			if p.setter, err = w.d.o.Setter(); err != nil {
+				return fmt.Errorf("follow the line: %w", err)
+			}
+			w.d.own(p.setter.Port())
+		}
 	}
-	if p.Follower, err = w.d.o.Follow(c); err != nil && p.setter != nil {
+	if p.Follower, err = open(c); err != nil && p.setter != nil {
 		err = errors.Join(err, p.setter.Close())
 	}
-	return p, err
+	return err
 }
 
-// followed returns the line that is to be followed.
-func (w *wan) followed() (l steer.Line, err error) {
-	p, c, how := w.plan, w.wanted(), w.router.Driver.Retune
-	if err := Followable(w.router.Driver, *p); err != nil {
-		return l, fmt.Errorf("follow the line: %w; the rates are held", err)
+// describe returns the line of a pursuit.
+func (w *wan) describe(of *pursuit) (l steer.Line, err error) {
+	p, c, how := of.plan, w.wanted(), w.router.Driver.Retune
+	l = steer.Line{Device: c.Interface, Reflectors: c.Reflectors, Slow: how == nil || !how.Netlink}
+	if err = Followable(w.router.Driver, *p); err != nil && !of.held {
+		return l, err
 	}
-	l = steer.Line{Device: c.Interface, Inbound: p.Down.Device, Reflectors: c.Reflectors, Server: w.d.serverOf(w), Slow: !how.Netlink, Params: follow.Params{Rates: bounds(c, *p), Every: how.Every}}
-	if how.Netlink {
+	if !l.Slow {
+		l.Inbound = p.Down.Device
+	}
+	if how != nil && how.Device != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), actionTime)
+		defer cancel()
+		if l.Device, err = how.Device(ctx, w.router.Here, c.Interface); err != nil {
+			return l, err
+		}
+	}
+	if of.held {
+		for d, r := range [2]unit.Rate{p.DownBps, p.UpBps} {
+			l.Params.Rates[d] = follow.Bounds{Least: r, Usual: r, Most: r}
+		}
+		return l, nil
+	}
+	l.Server = w.d.serverOf(w)
+	l.Params = follow.Params{Rates: bounds(c, *p), Every: how.Every}
+	if !l.Slow {
 		l.Calls = [2][]int{follow.Down: p.CallTins(plan.DirectionDown), follow.Up: p.CallTins(plan.DirectionUp)}
 	}
 	for d := range l.Params.Rates {
 		l.Params.Rates[d].LearnMost = l.Params.Rates[d].LearnMost && len(l.Calls[follow.Down])+len(l.Calls[follow.Up]) > 0
-	}
-	if l.Slow {
-		l.Inbound = ""
 	}
 	// Without a file that outlives the router's next boot it outlives the daemon.
 	file := cmp.Or(c.Learn, filepath.Join(w.d.o.Dir, url.PathEscape(w.key)+".rates"))
@@ -214,13 +236,6 @@ func (w *wan) followed() (l steer.Line, err error) {
 	}
 	if c.Decisions != "" {
 		l.Log = func() (io.WriteCloser, error) { return nextLog(c.Decisions) }
-	}
-	if how.Device != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), actionTime)
-		defer cancel()
-		if l.Device, err = how.Device(ctx, w.router.Here, c.Interface); err != nil {
-			return l, fmt.Errorf("follow the line: %w; the rates are held", err)
-		}
 	}
 	return l, nil
 }
@@ -269,7 +284,7 @@ func Followable(d *platform.Driver, p plan.Plan) error {
 // retune gives the shapers other rates, with the line's setter or by commands. It belongs
 // to the loop.
 func (w *wan) retune(ctx context.Context, rates [2]unit.Rate) error {
-	l := w.line.Load()
+	l := w.following.line()
 	if l == nil || l.plan != w.plan || w.supervisor.State() != supervise.InPlace {
 		return fmt.Errorf("change the rates of %s: it is not in place now", w.config.Name())
 	}
@@ -288,30 +303,16 @@ func (w *wan) retune(ctx context.Context, rates [2]unit.Rate) error {
 	if err != nil {
 		w.supervisor.Changed(time.Now()) // it may have either rates
 	}
-	w.record = cmp.Or(w.rates.Record(), w.record) // it is ours, and the usual rates stay in the configuration
+	w.changes.learn(w.rates.Record()) // it is ours, and the usual rates stay in the configuration
 	return err
 }
 
-// again goes on with a plan that was made again. Where the line is followed, because the
-// interface is another one, the rates to which it was followed stay.
-func (w *wan) again(p *plan.Plan) {
-	w.plan = p
-	if l := w.line.Load(); l != nil && Followable(w.router.Driver, *p) == nil {
-		l.NewLine()
-		l.plan = p
-	}
-}
-
-// abandon ends the following. The shapers get the plan's rates again, so that everybody
-// else finds what is recorded.
+// abandon ends the following, or the measuring. The shapers get the plan's rates again, so
+// that everybody else finds what is recorded.
 func (w *wan) abandon() {
-	w.ungauge()
-	p := w.line.Swap(nil)
-	if p == nil {
+	if !w.following.end() {
 		return
 	}
-	p.cancel()
-	<-p.done
 	if is := w.supervisor.State(); w.router == nil || is == supervise.Foreign || is == supervise.Contested {
 		w.rates.Forget()
 		return
@@ -322,7 +323,7 @@ func (w *wan) abandon() {
 	if err := w.router.Engine.Settle(ctx); err != nil {
 		w.d.trouble("%s: %v", w.config.Name(), err)
 	}
-	w.record = cmp.Or(w.rates.Record(), w.record)
+	w.changes.learn(w.rates.Record())
 }
 
 // own remembers a netlink port whose changes are no news.
@@ -338,10 +339,8 @@ func (d *Daemon) metrics() metrics.Snapshot {
 	for _, w := range d.all() {
 		s, _ := w.snapshot()
 		m := metrics.WAN{Name: w.key}
-		for _, p := range []*pursuit{w.measured.Load(), w.line.Load()} {
-			if p != nil {
-				m = p.Metrics(w.key)
-			}
+		if p := w.following.runs.Load(); p != nil {
+			m = p.Metrics(w.key)
 		}
 		m.State = s.State
 		if s.Line == nil { // of the plan, even where it is measured

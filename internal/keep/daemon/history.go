@@ -73,7 +73,7 @@ func (d *Daemon) watchHeld(ctx context.Context) {
 		case <-tick.C:
 		}
 		for _, w := range d.all() {
-			if w.line.Load() != nil || w.measured.Load() != nil {
+			if w.following.runs.Load() != nil {
 				delete(counted, w.key)
 				continue
 			}

@@ -214,11 +214,11 @@ func TestFollowedAnew(t *testing.T) {
 		if len(made) != 1 || before.Line == nil {
 			t.Fatalf("%d followers: %+v", len(made), before)
 		}
-		first := x.only().line.Load()
+		first := x.only().following.line()
 		made[0].Again()
 		made[0].Again()
 		time.Sleep(5 * time.Second)
-		if now, _ := x.only().snapshot(); len(made) != 2 || now.Line == nil || now.Mends != before.Mends || x.only().line.Load() == first {
+		if now, _ := x.only().snapshot(); len(made) != 2 || now.Line == nil || now.Mends != before.Mends || x.only().following.line() == first {
 			t.Errorf("%d followers: %+v, then %+v", len(made), before, now)
 		}
 		select {
@@ -270,7 +270,7 @@ func TestQuietDayWritesNothing(t *testing.T) {
 			}
 			before, looks := files(), x.only().board.status.Looks
 			for hour := range hours {
-				if l := x.only().line.Load(); l != nil {
+				if l := x.only().following.line(); l != nil {
 					if err := l.Follower.(*puppet).set(t.Context(), [2]unit.Rate{unit.Rate(20+hour) * mbit, 5 * mbit}); err != nil {
 						t.Fatal(err)
 					}

@@ -20,10 +20,10 @@ type planned struct {
 }
 
 // says tells what is different for a WAN, for people.
-func (p *planned) says(w *wan) (out []string) {
+func (p *planned) says(at Name) (out []string) {
 	of := func(sign string, all, without []config.Entry) {
 		for _, e := range all {
-			if e.WAN == w.name && e.Router == w.routerName && !slices.ContainsFunc(without, func(x config.Entry) bool { return config.SameEntries([]config.Entry{x}, []config.Entry{e}) }) {
+			if at == (Name{e.WAN, e.Router}) && !slices.ContainsFunc(without, func(x config.Entry) bool { return config.SameEntries([]config.Entry{x}, []config.Entry{e}) }) {
 				out = append(out, sign+e.Says())
 			}
 		}
@@ -84,7 +84,7 @@ func (c *Caller) Schedule(ctx context.Context, _ Name, p ScheduleParams) (out Sc
 			return out, err
 		}
 		for _, w := range d.all() {
-			if says := asked.says(w); len(says) > 0 {
+			if says := asked.says(Name{w.name, w.routerName}); len(says) > 0 {
 				w.happened(EventConfirmed, c.by(), UndoneNo, "", says...)
 			}
 		}
@@ -96,7 +96,7 @@ func (c *Caller) Schedule(ctx context.Context, _ Name, p ScheduleParams) (out Sc
 	w := holds[0]
 	asked.holding = entriesOf(config.WAN{Interface: w.name, Router: w.routerName}, d.memory.with(now, at), at)
 	change, err := within(ctx, w, func(ctx context.Context) (none Change, err error) {
-		if err := errors.Join(w.busy(c), w.waits()); err != nil {
+		if err := errors.Join(w.busy(c), w.changes.pending.busy()); err != nil {
 			return none, err
 		}
 		p := w.begins(c, p.Confirm)
@@ -202,8 +202,6 @@ func (w *wan) keepPlanned(p *planned) error {
 		return nil
 	}
 	id, err := w.router.Engine.RecordID(w.config.Interface)
-	if id != "" {
-		w.record = id
-	}
+	w.changes.learn(id)
 	return err
 }

@@ -15,12 +15,10 @@ import (
 // storeRates writes the rates of a plan that was kept into the configuration, so
 // that they are the usual ones from now on.
 func (w *wan) storeRates(p plan.Plan) (notes []string) {
-	settings := ratesOf(p)
-	c, err := w.d.rewrite(w.config, settings)
+	c, err := w.d.rewrite(w.config, ratesOf(p))
 	if err != nil {
-		note := err.Error()
-		w.d.trouble("%s: %s", w.config.Name(), note)
-		return []string{note}
+		w.d.trouble("%s: %v", w.config.Name(), err)
+		return []string{err.Error()}
 	}
 	w.config = c
 	w.d.log("%s: %s", w.config.Name(), "the rates that were kept are in the configuration")

@@ -51,9 +51,9 @@ func retunes(t *testing.T, name, dir string) {
 	time.Sleep(5 * time.Second)
 	line := func() *puppet {
 		t.Helper()
-		l := x.only().line.Load()
+		l := x.only().following.line()
 		if l == nil {
-			t.Fatalf("the line is not followed: %q", x.only().unfollowed)
+			t.Fatalf("the line is not followed: %q", x.only().following.said)
 		}
 		return l.Follower.(*puppet)
 	}
@@ -145,7 +145,7 @@ func retunes(t *testing.T, name, dir string) {
 		t.Fatal(err)
 	} else if to, err := x.backend.Baseline(t.Context(), now, nil); err != nil {
 		t.Fatal(err)
-	} else if _, left, err := x.backend.Compare(now, to); err != nil || len(left) > 0 || w.line.Load() != nil {
+	} else if _, left, err := x.backend.Compare(now, to); err != nil || len(left) > 0 || w.following.line() != nil {
 		t.Errorf("reverted, and there is still %v %q", err, left)
 	}
 }

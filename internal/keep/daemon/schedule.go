@@ -118,7 +118,7 @@ func (d *Daemon) meets(ctx context.Context, a appointment, now time.Time) bool {
 // scheduled takes in which entries of the schedule hold now. It belongs to the loop.
 func (w *wan) scheduled(entries []config.Entry) {
 	entries = slices.DeleteFunc(entries, func(e config.Entry) bool { return e.WAN != w.config.Interface || e.Router != w.config.Router })
-	if config.SameEntries(entries, w.entries) || w.pending != nil && w.pending.planned != nil {
+	if config.SameEntries(entries, w.entries) || w.changes.pending != nil && w.changes.pending.planned != nil {
 		return
 	}
 	w.entries = entries

@@ -243,7 +243,7 @@ func soaks(t *testing.T, name, dir string, hours int) {
 		_, _ = w.call(t.Context(), func(ctx context.Context) (any, error) { return w.on(ctx, &Caller{does: "test"}, OnParams{}) })
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
-		if s, _ := w.snapshot(); s.State != supervise.InPlace || (w.line.Load() != nil) != followed {
+		if s, _ := w.snapshot(); s.State != supervise.InPlace || (w.following.line() != nil) != followed {
 			t.Fatalf("the router is fine, and the line is %+v", s)
 		}
 	}

@@ -104,7 +104,7 @@ func (d *Daemon) watches(c config.WAN, already bool) bool {
 	d.mu.Lock()
 	w := d.wans[keyOf(c.Router, c.Interface)]
 	d.mu.Unlock()
-	if w == nil || w.measured.Load() != nil || w.line.Load() != nil {
+	if w == nil || w.following.runs.Load() != nil {
 		return w != nil
 	}
 	is, _ := w.snapshot()
@@ -138,7 +138,7 @@ func (v *vigil) second() {
 	w := v.wan()
 	held := false
 	if w != nil {
-		v.overhear(w.overheard.take())
+		v.overhear(w.following.overheard.take())
 		is, _ := w.snapshot()
 		held = is.State == supervise.Held
 	}
@@ -213,11 +213,9 @@ func late(w *wan) bool {
 	if w == nil {
 		return false
 	}
-	for _, p := range []*pursuit{w.line.Load(), w.measured.Load()} {
-		if p != nil {
-			is := p.View()
-			return !is.Blind && max(is.Down.Delay, is.Up.Delay) > incident.DefaultLimit
-		}
+	if p := w.following.runs.Load(); p != nil {
+		is := p.View()
+		return !is.Blind && max(is.Down.Delay, is.Up.Delay) > incident.DefaultLimit
 	}
 	return false
 }

@@ -281,7 +281,7 @@ func TestIncidentsByWhatIsAskedAnyway(t *testing.T) {
 		if n := net.count(); n > 0 {
 			t.Fatalf("%d questions were sent of a line that is not measured", n)
 		}
-		w.measured.Store(&pursuit{Follower: quiet{}})
+		w.following.runs.Store(&pursuit{Follower: quiet{}, held: true})
 		d.loops.Go(func() { // what measures it
 			targets := delay.Few(steer.Targets("none0", nil))
 			_, apart := delay.Pace(targets)
@@ -295,12 +295,12 @@ func TestIncidentsByWhatIsAskedAnyway(t *testing.T) {
 				}
 				to := targets[i%len(targets)]
 				at := d.instant(d.now())
-				w.overheard.ask(at, to)
+				w.following.overheard.ask(at, to)
 				net.mu.Lock()
 				answers := net.first && (net.beyond || to.Kind == delay.FirstHop)
 				net.mu.Unlock()
 				if rtt := 20 * time.Millisecond; answers {
-					w.overheard.hear(delay.Sample{At: at.Add(rtt), Kind: to.Kind, Source: to.Addr, RTT: rtt})
+					w.following.overheard.hear(delay.Sample{At: at.Add(rtt), Kind: to.Kind, Source: to.Addr, RTT: rtt})
 				}
 			}
 		})

@@ -57,9 +57,8 @@ type wan struct {
 	opened     bool        // it was reached before
 	plan       *plan.Plan  // that is wanted; nil: not made yet
 	rates      apply.Rates // that its shapers have
-	record     string      // ID of the last record that is known
 	holder     *Caller     // who has the turn; nil: nobody
-	pending    *pending    // change that waits for its confirmation; nil: none
+	changes    changes     // one that waits for its confirmation, and what was kept
 	failure    error       // of the last look
 	why        string      // its text
 	by         string      // which program changed something last
@@ -69,13 +68,8 @@ type wan struct {
 	stopped chan struct{}
 
 	ring       atomic.Pointer[metrics.Ring] // nil: nothing was noted yet
-	decisions  decisions                    // of what follows the line
-	line       atomic.Pointer[pursuit]      // of its line; nil: it is not followed now. Only the loop changes it
-	measured   atomic.Pointer[pursuit]      // of a line whose rates are held; nil: its delay is not measured now. Only the loop changes it
-	overheard  overheard                    // of what measures it
-	anew       atomic.Bool                  // another follower is needed
+	following  following                    // of its line
 	scheduling atomic.Bool                  // the loop is to take in what the schedule says
-	unfollowed string                       // why it is not, as it was told last
 	cause      cause                        // of the next mending
 
 	news  *news // what happened to the router
@@ -151,10 +145,8 @@ func (w *wan) rerouted(devices []string) {
 		return
 	}
 	w.board.write(func(b *board) { b.status.Reroutes++ })
-	for _, p := range []*pursuit{w.line.Load(), w.measured.Load()} {
-		if p != nil {
-			p.NewLine()
-		}
+	if p := w.following.runs.Load(); p != nil {
+		p.NewLine()
 	}
 }
 
@@ -220,14 +212,17 @@ func (w *wan) mend(ctx context.Context, a supervise.Action) (m apply.Mended, err
 		if err != nil {
 			return m, err
 		}
-		w.again(&p)
+		w.plan = &p
+		if l := w.following.line(); l != nil && Followable(w.router.Driver, p) == nil {
+			l.renew(&p)
+		}
 		w.warn(p)
 	}
 	engine := w.router.Engine
 	if a.Take {
 		engine = w.router.Taking
 	}
-	if l := w.line.Load(); l != nil && l.plan != w.plan {
+	if l := w.following.line(); l != nil && l.plan != w.plan {
 		w.rates.Forget()
 	}
 	return engine.Mend(ctx, *w.plan)
@@ -260,7 +255,7 @@ func (w *wan) open(ctx context.Context) error {
 	}
 	w.opened = true
 	if id, err := r.Engine.RecordID(w.config.Interface); err == nil && id != "" {
-		w.record = id
+		w.changes.learn(id)
 		w.supervisor.Own()
 	}
 	return nil
@@ -298,9 +293,8 @@ func (w *wan) report(err error, m apply.Mended) {
 		w.supervisor.Suspend()
 	}
 	if w.router != nil {
-		if id, e := w.router.Engine.RecordID(w.config.Interface); e == nil && id != "" {
-			w.record = id
-		}
+		id, _ := w.router.Engine.RecordID(w.config.Interface)
+		w.changes.learn(id)
 	}
 	if errors.Is(err, platform.ErrUnreachable) {
 		w.close()
@@ -398,22 +392,17 @@ func resultOf(err error) supervise.Result {
 
 // adopt takes over a plan that a command has kept on the WAN since the last look,
 // and writes its rates into the configuration.
-func (w *wan) adopt() (notes []string) {
-	id, err := w.router.Engine.RecordID(w.config.Interface)
-	if err != nil || id == "" || id == w.record {
-		return nil
+func (w *wan) adopt() (adopted bool, notes []string) {
+	r := w.changes.adopt(w.router.Engine, w.config.Interface)
+	if r == nil {
+		return false, nil
 	}
-	rec, err := w.router.Engine.Record(w.config.Interface)
-	if err != nil || rec == nil {
-		return nil
-	}
-	w.record = rec.ID
-	p := rec.Plan.In(w.router.Driver.Language)
+	p := r.Plan.In(w.router.Driver.Language)
 	if w.plan != nil && samePlan(*w.plan, p) {
-		return nil
+		return true, nil
 	}
 	w.plan = &p
-	return w.storeRates(p)
+	return true, w.storeRates(p)
 }
 
 func samePlan(a, b plan.Plan) bool {

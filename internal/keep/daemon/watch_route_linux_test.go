@@ -148,13 +148,13 @@ func TestReroutedReachesTheFollower(t *testing.T) {
 	for _, name := range []string{"eth0", "wwan0"} {
 		lines[name] = &renewed{}
 		w := &wan{name: name}
-		w.line.Store(&pursuit{Follower: lines[name]})
+		w.following.runs.Store(&pursuit{Follower: lines[name]})
 		d.wans[name] = w
 	}
 	d.wans["eth1"] = &wan{name: "eth1"} // is not followed
 	far := &renewed{}
 	w := &wan{name: "wwan0", routerName: "ssh://192.0.2.1"}
-	w.line.Store(&pursuit{Follower: far})
+	w.following.runs.Store(&pursuit{Follower: far})
 	d.wans["far"] = w
 	d.event(Event{Rerouted: []string{"wwan0"}})
 	d.event(Event{Rerouted: []string{"eth1"}})
