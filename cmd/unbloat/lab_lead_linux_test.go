@@ -100,7 +100,8 @@ func asDocumented(t *testing.T, output string, block int) {
 	}
 }
 
-// brief is a transcript without what test and plan print, which the one before it shows.
+// brief is a transcript without what the one before it shows: what test and plan print,
+// and what is said ahead of a question.
 func brief(text string) string {
 	var out []string
 	for i, p := range strings.Split(strings.TrimSpace(text), "\n\n") {
@@ -113,8 +114,18 @@ func brief(text string) string {
 				n++
 			}
 			out = append(out, strings.Join(lines[:n], "\n")+"\n…")
-		case i == 0 || strings.Contains(p, "n] ") || strings.HasPrefix(p, "$ ") || strings.HasPrefix(p, "Before:") || strings.HasPrefix(p, "Done."):
+		case i == 0 || strings.HasPrefix(p, "$ ") || strings.HasPrefix(p, "Before:") || strings.HasPrefix(p, "Done."):
 			out = append(out, p)
+		case strings.Contains(p, "n] "):
+			lines := strings.Split(p, "\n")
+			at := len(lines) - 1
+			for at > 0 && strings.HasPrefix(lines[at], "  ") {
+				at--
+			}
+			if !strings.HasSuffix(out[len(out)-1], "…") {
+				lines[at] = "…\n" + lines[at]
+			}
+			out = append(out, strings.Join(lines[at:], "\n"))
 		}
 	}
 	return strings.Join(out, "\n\n") + "\n"
