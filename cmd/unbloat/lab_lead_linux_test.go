@@ -100,20 +100,33 @@ func asDocumented(t *testing.T, output string, block int) {
 	}
 }
 
-// brief is a transcript without what test and plan print, which the one before it shows.
+// brief is a transcript without what the one before it shows: what a command prints, and
+// what is said ahead of a question. What comes between a command and the question that
+// follows at once stays.
 func brief(text string) string {
 	var out []string
 	for i, p := range strings.Split(strings.TrimSpace(text), "\n\n") {
-		command, _, _ := strings.Cut(p, " --")
+		lines := strings.Split(p, "\n")
+		command, question := strings.HasPrefix(p, "$ "), strings.Contains(p, "n] ")
 		switch {
-		case command == "$ unbloat test" || command == "$ unbloat plan":
-			lines := strings.Split(p, "\n")
+		case i == 0:
+			out = append(out, p)
+		case command && !question:
 			n := 1
 			for n < len(lines) && strings.HasPrefix(lines[n], "  ") {
 				n++
 			}
 			out = append(out, strings.Join(lines[:n], "\n")+"\n…")
-		case i == 0 || strings.Contains(p, "n] ") || strings.HasPrefix(p, "$ ") || strings.HasPrefix(p, "Before:") || strings.HasPrefix(p, "Done."):
+		case question && !command:
+			at := len(lines) - 1
+			for at > 0 && strings.HasPrefix(lines[at], "  ") {
+				at--
+			}
+			if !strings.HasSuffix(out[len(out)-1], "…") {
+				lines[at] = "…\n" + lines[at]
+			}
+			out = append(out, strings.Join(lines[at:], "\n"))
+		case command || strings.HasPrefix(p, "Done."):
 			out = append(out, p)
 		}
 	}
