@@ -100,24 +100,24 @@ func asDocumented(t *testing.T, output string, block int) {
 	}
 }
 
-// brief is a transcript without what the one before it shows: what a command prints, and
-// what is said ahead of a question. What comes between a command and the question that
-// follows at once stays.
+// brief is a transcript without what the one before it shows: what test and plan print,
+// and what is said ahead of a question.
 func brief(text string) string {
 	var out []string
 	for i, p := range strings.Split(strings.TrimSpace(text), "\n\n") {
-		lines := strings.Split(p, "\n")
-		command, question := strings.HasPrefix(p, "$ "), strings.Contains(p, "n] ")
+		command, _, _ := strings.Cut(p, " --")
 		switch {
-		case i == 0:
-			out = append(out, p)
-		case command && !question:
+		case command == "$ unbloat test" || command == "$ unbloat plan":
+			lines := strings.Split(p, "\n")
 			n := 1
 			for n < len(lines) && strings.HasPrefix(lines[n], "  ") {
 				n++
 			}
 			out = append(out, strings.Join(lines[:n], "\n")+"\n…")
-		case question && !command:
+		case i == 0 || strings.HasPrefix(p, "$ ") || strings.HasPrefix(p, "Before:") || strings.HasPrefix(p, "Done."):
+			out = append(out, p)
+		case strings.Contains(p, "n] "):
+			lines := strings.Split(p, "\n")
 			at := len(lines) - 1
 			for at > 0 && strings.HasPrefix(lines[at], "  ") {
 				at--
@@ -126,8 +126,6 @@ func brief(text string) string {
 				lines[at] = "…\n" + lines[at]
 			}
 			out = append(out, strings.Join(lines[at:], "\n"))
-		case command || strings.HasPrefix(p, "Done."):
-			out = append(out, p)
 		}
 	}
 	return strings.Join(out, "\n\n") + "\n"
