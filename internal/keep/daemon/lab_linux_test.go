@@ -278,7 +278,7 @@ func TestKeepsInLab(t *testing.T) {
 	damages := []string{
 		"tc qdisc del dev wan ingress || tc qdisc del dev wan clsact",
 		"tc qdisc change dev wan root handle b10a: cake bandwidth 3mbit",
-		"nft delete table inet unbloat",
+		"nft delete table inet unbloat_wan",
 		"nft flush ruleset; tc qdisc del dev wan root; ip link del ifb4wan",
 	}
 	if labtest.Long() { // each of what the last one does at once
@@ -358,7 +358,7 @@ func TestLosesNothingInLab(t *testing.T) {
 	}
 	for range rounds {
 		sh(t, "ip addr add 192.0.2.77/24 dev wan; ip addr del 192.0.2.77/24 dev wan; ip route add 198.51.100.0/24 dev lan; ip route del 198.51.100.0/24; ip link add other type ifb; ip link del other")
-		sh(t, "nft delete table inet unbloat")
+		sh(t, "nft delete table inet unbloat_wan")
 		h.within("the table is deleted", want, ours()...)
 		if err := h.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)

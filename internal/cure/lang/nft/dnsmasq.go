@@ -20,7 +20,8 @@ func Resolver(p plan.Plan) []string {
 	var out []string
 	for i, x := range p.Classes.Rules {
 		if len(x.Domain) > 0 {
-			out = append(out, fmt.Sprintf("nftset=/%s/4#%s#%s#far4_%d,6#%s#%s#far6_%d", strings.Join(x.Domain, "/"), Family, TableIs, i+1, Family, TableIs, i+1))
+			table := Family + "#" + plan.OwnName(p.WAN)
+			out = append(out, fmt.Sprintf("nftset=/%s/4#%s#far4_%d,6#%s#far6_%d", strings.Join(x.Domain, "/"), table, i+1, table, i+1))
 		}
 	}
 	return out
@@ -64,8 +65,8 @@ func ConfigDir(args []string, config string) string {
 		fits, excludes := len(words) == 1, true
 		for _, ending := range words[1:] { // "*.conf": only those; ".bak": all but those
 			if only, ok := strings.CutPrefix(ending, "*"); ok {
-				excludes, fits = false, fits || strings.HasSuffix(ResolverName, only)
-			} else if strings.HasSuffix(ResolverName, ending) {
+				excludes, fits = false, fits || strings.HasSuffix(EarlierFile, only)
+			} else if strings.HasSuffix(EarlierFile, ending) {
 				fits, excludes = false, false
 			}
 		}
@@ -76,8 +77,11 @@ func ConfigDir(args []string, config string) string {
 	return ""
 }
 
-// ResolverName is the name of our file in that directory.
-const ResolverName = "unbloat.conf"
+// EarlierFile is the file in that directory that earlier versions had for all WANs.
+const EarlierFile = Earlier + ".conf"
+
+// ResolverName returns the name of a WAN's file there.
+func ResolverName(wan string) string { return plan.OwnName(wan) + ".conf" }
 
 // ConfigFile returns the configuration file that dnsmasq's command line names.
 func ConfigFile(args []string) string {

@@ -254,7 +254,7 @@ func TestClassesInLab(t *testing.T) {
 	}
 	protected("after the flood")
 	change(want, before)
-	if exec.Command("nft", "list", "table", nft.Family, nft.TableIs).Run() == nil {
+	if exec.Command("nft", "list", "table", nft.Family, plan.OwnName("wan")).Run() == nil {
 		t.Error("the table is still there")
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"unbloat/unit"
 )
 
-const resolverFile = "/etc/dnsmasq.d/unbloat.conf"
+const resolverFile = "/etc/dnsmasq.d/unbloat_wan.conf"
 
 // nobody is a watchdog that never acts.
 type nobody struct{}
@@ -70,7 +70,7 @@ func TestDomainsInTransaction(t *testing.T) {
 		if err := begin(); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(d.Knows, "nftset=/zoom.us/4#inet#unbloat#far4_1,6#inet#unbloat#far6_1\n") || d.Starts != 1 {
+		if !strings.Contains(d.Knows, "nftset=/zoom.us/4#inet#unbloat_wan#far4_1,6#inet#unbloat_wan#far6_1\n") || d.Starts != 1 {
 			t.Fatalf("after %d starts dnsmasq knows %q", d.Starts, d.Knows)
 		}
 	}

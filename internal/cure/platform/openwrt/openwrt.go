@@ -5,6 +5,7 @@
 package openwrt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,22 +35,6 @@ const (
 type Backend struct {
 	platform.Plain
 	Runner platform.Runner
-}
-
-// SectionName returns the name of our section for a WAN: uci allows letters,
-// digits and underscores.
-func SectionName(wan string) string {
-	var b strings.Builder
-	b.WriteString(sqm.SectionName + "_")
-	for _, c := range []byte(wan) {
-		switch {
-		case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9':
-			b.WriteByte(c)
-		default:
-			fmt.Fprintf(&b, "_%02x", c)
-		}
-	}
-	return b.String()
 }
 
 // Observe reads the settings, from the file and as uci(1) has them, and the WAN's
@@ -88,10 +73,8 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ platform.State) (p
 	if key := linux.ProgramsOn(ctx, b.Runner, p.WAN, plan.IFBName(p.WAN)); key != "" {
 		s.Facts = append(s.Facts, programs(p.WAN, key))
 	}
-	if t := linux.ReadTable(ctx, b.Runner); t.Of(p.WAN) {
+	if t := linux.ReadTable(ctx, b.Runner, p.WAN); t.Text != "" {
 		s.Facts = append(s.Facts, conf.Fact{Kind: conf.Table, Of: p.WAN, Text: t.Digest()})
-	} else if t.Text != "" {
-		s.Others = append(s.Others, t.Digest())
 	}
 	return conf.Encode(s)
 }
@@ -102,7 +85,9 @@ func programs(wan, key string) conf.Fact {
 }
 
 // scriptPath returns the path of the script of a WAN's section.
-func scriptPath(wan string) string { return path.Join(sqm.ScriptDir, sqm.ScriptName(SectionName(wan))) }
+func scriptPath(wan string) string {
+	return path.Join(sqm.ScriptDir, sqm.ScriptName(plan.OwnName(wan)))
+}
 
 // settings returns a section's options.
 func settings(s sqm.Section) []conf.Fact {
@@ -135,7 +120,7 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ platform.State
 	if err != nil {
 		return nil, err
 	}
-	section, _, err := sqm.RenderAs(p, SectionName(p.WAN))
+	section, _, err := sqm.RenderAs(p, plan.OwnName(p.WAN))
 	if err != nil {
 		return nil, err
 	}
@@ -182,12 +167,8 @@ func (b *Backend) classes(ctx context.Context, p plan.Plan, s conf.State) (scrip
 		return "", nft.Table{}, nil
 	}
 	table = nft.Render(p, tc.OurRoot)
-	now := linux.ReadTable(ctx, b.Runner)
-	if table.Text != "" && now.Text != "" && !now.Of(p.WAN) {
-		return "", nft.Table{}, &platform.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: "another WAN's is divided already, and there is one table for one",
-			Or: &platform.Setting{Key: "classes", Value: plan.ClassesOff}}
-	}
-	if err := linux.CheckMarks(ctx, b.Runner, p); err != nil {
+	now := linux.ReadTable(ctx, b.Runner, p.WAN)
+	if err := cmp.Or(linux.CheckMarks(ctx, b.Runner, p), linux.CheckDomains(ctx, b.Runner, p, sqm.FeedPath(p))); err != nil {
 		return "", nft.Table{}, err
 	}
 	if err := linux.CheckTable(ctx, b.Runner, p.WAN, now, table); err != nil {
@@ -275,7 +256,7 @@ func (b *Backend) Baseline(_ context.Context, now, _ platform.State) (platform.S
 		return nil, err
 	}
 	for _, wan := range s.Scope {
-		name := SectionName(wan)
+		name := plan.OwnName(wan)
 		rest, there, err := without(s, name)
 		if err != nil {
 			return nil, err
@@ -289,10 +270,39 @@ func (b *Backend) Baseline(_ context.Context, now, _ platform.State) (platform.S
 	return conf.Encode(s)
 }
 
-// Compare returns the steps from actual to wanted.
+// Compare returns the steps from actual to wanted. A table of a name that is not wanted goes
+// first, as a script removes its own alone.
 func (b *Backend) Compare(actual, wanted platform.State) ([]platform.Step, []string, error) {
 	steps, diffs, err := conf.Compare(actual, wanted, nil, []platform.Step{restart()})
-	return scriptsLast(steps), diffs, err
+	if err != nil {
+		return nil, nil, err
+	}
+	stay, err := tables(wanted)
+	if err != nil {
+		return nil, nil, err
+	}
+	there, err := tables(actual)
+	if err != nil {
+		return nil, nil, err
+	}
+	var gone []platform.Step
+	for _, name := range there {
+		if !slices.Contains(stay, name) {
+			gone = append(gone, platform.Step{Argv: []string{"nft", "delete", "table", nft.Family, name}})
+		}
+	}
+	return append(gone, scriptsLast(steps)...), diffs, err
+}
+
+// tables are the names of the tables in a state.
+func tables(b platform.State) (names []string, err error) {
+	s, err := conf.Decode(b)
+	for _, f := range s.Facts {
+		if words := strings.Fields(f.Text); f.Kind == conf.Table && words[0] == "table" {
+			names = append(names, words[2])
+		}
+	}
+	return names, err
 }
 
 func restart() platform.Step { return platform.Step{Argv: []string{Service, "restart"}} }

@@ -38,9 +38,9 @@ func TestSQMClasses(t *testing.T) {
 		}
 		o := fake.NewOpenWrt()
 		give(t, o, &openwrt.Backend{Runner: o}, p)
-		at := sqm.ScriptDir + "/" + sqm.ScriptName(openwrt.SectionName("wan"))
+		at := sqm.ScriptDir + "/" + sqm.ScriptName(plan.OwnName("wan"))
 		script := o.Files[at]
-		if !strings.Contains(o.Files[openwrt.Config], "option script '"+sqm.ScriptName(openwrt.SectionName("wan"))+"'") || script == "" {
+		if !strings.Contains(o.Files[openwrt.Config], "option script '"+sqm.ScriptName(plan.OwnName("wan"))+"'") || script == "" {
 			t.Fatalf("%s\n%q", o.Files[openwrt.Config], script)
 		}
 		run := func(up, down, function string) []string {
@@ -73,7 +73,7 @@ func TestSQMClasses(t *testing.T) {
 // TestSQMClassesInTheWay: a missing or too old nft(8) and a foreign script are
 // reported before anything is changed.
 func TestSQMClassesInTheWay(t *testing.T) {
-	at := sqm.ScriptDir + "/" + sqm.ScriptName(openwrt.SectionName("wan"))
+	at := sqm.ScriptDir + "/" + sqm.ScriptName(plan.OwnName("wan"))
 	for name, c := range map[string]struct {
 		do   func(o *fake.OpenWrt)
 		says string
@@ -133,7 +133,7 @@ func TestSQMWithoutCtinfo(t *testing.T) {
 	if _, diffs := missing(t, b, p); len(diffs) > 0 || strings.Contains(o.Kernel.Text(), "ctinfo") {
 		t.Errorf("%q\n%s", diffs, o.Kernel.Text())
 	}
-	script := o.Files[sqm.ScriptDir+"/"+sqm.ScriptName(openwrt.SectionName("wan"))]
+	script := o.Files[sqm.ScriptDir+"/"+sqm.ScriptName(plan.OwnName("wan"))]
 	said := shell(t, "tc() { [ \"$*\" = \"${*#*ctinfo}\" ] && command tc \"$@\"; }\nsqm_warn() { command tc warned \"$@\"; }\ndo_modules() { :; }\nUPLINK=1\nDOWNLINK=1\nSQM_LIB_DIR=/dev\n"+
 		strings.Replace(script, ". ${SQM_LIB_DIR}/defaults.sh", "INSMOD=true", 1), "sqm_start")
 	if all := strings.Join(said, "\n"); !strings.Contains(all, "tc warned no action ctinfo") || !strings.Contains(all, "at 0 action skbedit priority b10a:5 action mirred egress redirect dev ifb4wan") {
