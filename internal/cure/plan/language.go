@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"hash/fnv"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -147,18 +148,10 @@ func IFBName(wan string) string {
 // OwnName returns our name for what a WAN has of its own, in letters, digits and underscores:
 // "unbloat_eth0_2e7" for eth0.7.
 func OwnName(wan string) string {
-	var b strings.Builder
-	b.WriteString("unbloat_")
-	for _, c := range []byte(wan) {
-		switch {
-		case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9':
-			b.WriteByte(c)
-		default:
-			fmt.Fprintf(&b, "_%02x", c)
-		}
-	}
-	return b.String()
+	return "unbloat_" + special.ReplaceAllStringFunc(wan, func(c string) string { return fmt.Sprintf("_%02x", c) })
 }
+
+var special = regexp.MustCompile(`[^0-9A-Za-z]`)
 
 // checkName refuses device names that no kernel accepts, and those that a command
 // line could take for something else.

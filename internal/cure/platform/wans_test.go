@@ -119,7 +119,9 @@ func TestClassesOfSeveralWANs(t *testing.T) {
 		rename := func() {
 			c.kernel.Table = strings.Replace(c.kernel.Table, "table inet unbloat_wan {", "table inet unbloat {", 1)
 			script := "/usr/lib/sqm/unbloat_wan.qos"
-			o.Files[script] = strings.ReplaceAll(o.Files[script], "table inet unbloat_wan", "table inet unbloat")
+			if text := o.Files[script]; text != "" {
+				o.Files[script] = strings.ReplaceAll(text, "table inet unbloat_wan", "table inet unbloat")
+			}
 		}
 		rename()
 		holds("beside the table of an earlier version", "wan2", "lan2", bulk, strings.Replace(first, "_wan", "", 1), second)

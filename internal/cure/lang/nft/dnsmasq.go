@@ -11,29 +11,21 @@ import (
 // not ours.
 const ResolverMark = "# Made by unbloat; `unbloat revert` removes it."
 
-// Resolver returns the configuration with which dnsmasq (2.87 or newer, built
-// with nftset) fills the sets of rules that name domains; nil if no rule does.
-func Resolver(p plan.Plan) []string {
-	if p.Classes == nil {
-		return nil
-	}
-	var out []string
-	for i, x := range p.Classes.Rules {
-		if len(x.Domain) > 0 {
-			table := Family + "#" + plan.OwnName(p.WAN)
-			out = append(out, fmt.Sprintf("nftset=/%s/4#%s#far4_%d,6#%s#far6_%d", strings.Join(x.Domain, "/"), table, i+1, table, i+1))
+// ResolverFile returns the file by which dnsmasq (2.87 or newer, built with nftset) fills the
+// sets of rules that name domains; "" if no rule does.
+func ResolverFile(p plan.Plan) string {
+	lines, table := "", Family+"#"+plan.OwnName(p.WAN)
+	if p.Classes != nil {
+		for i, x := range p.Classes.Rules {
+			if len(x.Domain) > 0 {
+				lines += fmt.Sprintf("nftset=/%s/4#%s#far4_%d,6#%s#far6_%d\n", strings.Join(x.Domain, "/"), table, i+1, table, i+1)
+			}
 		}
 	}
-	return out
-}
-
-// ResolverFile returns the file with those lines; "" if there are none.
-func ResolverFile(p plan.Plan) string {
-	lines := Resolver(p)
-	if lines == nil {
+	if lines == "" {
 		return ""
 	}
-	return ResolverMark + "\n" + strings.Join(lines, "\n") + "\n"
+	return ResolverMark + "\n" + lines
 }
 
 // CanFill reports whether dnsmasq can add addresses to nftables sets, from the

@@ -10,6 +10,7 @@
 package nft
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -56,13 +57,11 @@ func IsOurs(name string) bool { return name == Earlier || strings.HasPrefix(name
 // Load returns the input for `nft -f -` that replaces now, which may have another name, by t in
 // one transaction.
 func (t Table) Load(now Table) string {
-	drop := func(name string) string {
-		return fmt.Sprintf("table %s %s\ndelete table %s %s\n", Family, name, Family, name)
+	drops := ""
+	for _, name := range slices.Compact([]string{cmp.Or(now, t).Name(), t.Name()}) {
+		drops += fmt.Sprintf("table %s %s\ndelete table %s %s\n", Family, name, Family, name)
 	}
-	if now.Text != "" && now.Name() != t.Name() {
-		return drop(now.Name()) + drop(t.Name()) + t.Text
-	}
-	return drop(t.Name()) + t.Text
+	return drops + t.Text
 }
 
 // Digest returns a one-line summary of the table with a hash, for people; equal
@@ -102,9 +101,7 @@ func Differences(listed, wanted Table) []string {
 		return []string{where + " is there and should not be"}
 	case listed.Text == "":
 		return []string{"table " + Family + " " + wanted.Name() + " is missing"}
-	case listed.Name() != wanted.Name():
-		return []string{where + " is of an earlier version"}
-	case listed.plan() != wanted.plan():
+	case listed.Name() != wanted.Name() || listed.plan() != wanted.plan():
 		return []string{where + " is of another plan"}
 	}
 	out := differences(listed, wanted, canonical)

@@ -98,12 +98,8 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.
 	if err != nil {
 		return nil, b.orLasting(ctx, p, s.State, err)
 	}
-	if s.Resolver != nil {
-		if err := cmp.Or(checkResolver(s.Resolver), CheckDomains(ctx, b.Runner, p, s.Resolver.Path)); err != nil {
-			return nil, err
-		}
-	}
-	if err := CheckMarks(ctx, b.Runner, p); err != nil {
+	at := cmp.Or(s.Resolver, &resolverConfig{}).Path
+	if err := cmp.Or(checkResolver(s.Resolver), CheckDomains(ctx, b.Runner, p, at), CheckMarks(ctx, b.Runner, p)); err != nil {
 		return nil, err
 	}
 	loaded := wantedPrograms(p)
@@ -157,9 +153,12 @@ func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platf
 			return nil, err
 		}
 	}
-	without := state{State: tc.Baseline(s.State, o.State), Resolver: s.Resolver.before(o.Resolver)} // a table with our name is always ours
+	without := state{State: tc.Baseline(s.State, o.State), Resolver: s.Resolver} // a table with our name is always ours
 	if s.Programs != nil {
 		without.Programs = &programs{}
+	}
+	if checkResolver(s.Resolver) == nil {
+		without.Resolver = s.Resolver.put("")
 	}
 	return encode(without)
 }

@@ -1,7 +1,6 @@
 package linux
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -47,23 +46,6 @@ func (f *resolverConfig) put(text string) *resolverConfig {
 	return &out
 }
 
-// before returns the resolverConfig without our file, or as it was in origin. A file of
-// somebody else stays.
-func (f *resolverConfig) before(origin *resolverConfig) *resolverConfig {
-	if checkResolver(f) != nil && origin == nil {
-		return f
-	}
-	out := f.put("")
-	if out == nil || origin == nil {
-		return cmp.Or(out, origin)
-	}
-	out.Runs = origin.Runs
-	for _, x := range origin.Files {
-		out.Files = out.Files.With(x)
-	}
-	return out
-}
-
 // differences lists where f differs from the wanted w, for people.
 func (f *resolverConfig) differences(w *resolverConfig) []string {
 	if f == nil || w == nil {
@@ -98,21 +80,17 @@ func (f *resolverConfig) steps(w *resolverConfig, fresh bool) []platform.Step {
 }
 
 // domains reports whether a rule of the plan names a domain.
-func domains(p plan.Plan) bool { return nft.Resolver(p) != nil }
+func domains(p plan.Plan) bool { return nft.ResolverFile(p) != "" }
 
 // observeResolver reads the resolverConfig of a plan that names domains, or of
 // an earlier state; nil if there is neither, or no suitable resolver.
 func observeResolver(ctx context.Context, r platform.Runner, p plan.Plan, earlier *resolverConfig) (*resolverConfig, error) {
 	f := earlier
+	if f == nil && domains(p) {
+		f, _ = findResolver(ctx, r, p.WAN)
+	}
 	if f == nil {
-		if !domains(p) {
-			return nil, nil
-		}
-		found, _ := findResolver(ctx, r, p.WAN)
-		if found == nil {
-			return nil, nil
-		}
-		f = found
+		return nil, nil
 	}
 	at, old := path.Join(path.Dir(f.Path), nft.ResolverName(p.WAN)), path.Join(path.Dir(f.Path), nft.EarlierFile)
 	files, err := conf.Read(ctx, r, at, old)
@@ -142,20 +120,20 @@ func CheckDomains(ctx context.Context, r platform.Runner, p plan.Plan, at string
 	if !domains(p) || at == "" {
 		return nil
 	}
+	var fits []string
 	for _, x := range p.Classes.Rules {
 		for _, name := range x.Domain {
-			fit := "[/.]" + regexp.QuoteMeta(name)
-			for above := name; strings.Contains(above, "."); {
-				_, above, _ = strings.Cut(above, ".")
-				fit += "|/" + regexp.QuoteMeta(above)
+			fits = append(fits, "[/.]"+regexp.QuoteMeta(name))
+			for _, above, more := strings.Cut(name, "."); more; _, above, more = strings.Cut(above, ".") {
+				fits = append(fits, "/"+regexp.QuoteMeta(above))
 			}
-			out, _ := platform.Output(ctx, r, "grep", "-rlsiE", "^nftset=.*("+fit+")/", path.Dir(at)) // fails if there is none
-			for file := range strings.FieldsSeq(string(out)) {
-				if file != at && path.Base(file) != nft.EarlierFile {
-					return &platform.PreconditionError{Doing: "have dnsmasq fill the sets of " + name, What: file + " has it fill others with the same names, and it fills those of one",
-						Remedy: "name this domain on one line, and its addresses on the other"}
-				}
-			}
+		}
+	}
+	out, _ := platform.Output(ctx, r, "grep", "-rlsiE", "^nftset=.*("+strings.Join(fits, "|")+")/", path.Dir(at)) // fails if there is none
+	for file := range strings.FieldsSeq(string(out)) {
+		if file != at && path.Base(file) != nft.EarlierFile {
+			return &platform.PreconditionError{Doing: "have dnsmasq fill the sets of domains", What: file + " has it fill sets with the same names, and of those it fills one",
+				Remedy: "name a domain in rules of one line alone"}
 		}
 	}
 	return nil

@@ -37,7 +37,7 @@ func ReadTable(ctx context.Context, r platform.Runner, wan string) nft.Table {
 }
 
 func listTable(ctx context.Context, r platform.Runner, wan, name string) nft.Table {
-	out, err := platform.Output(ctx, r, listing(name)...)
+	out, err := platform.Output(ctx, r, strings.Fields(listing+name)...)
 	if err != nil {
 		return nft.Table{WAN: wan}
 	}
@@ -82,7 +82,7 @@ func Listed(ctx context.Context, r platform.Runner, now, want nft.Table) nft.Tab
 	if want.Text == "" || len(nft.Differences(now, want)) == 0 {
 		return want
 	}
-	script := "nft -f - && exec " + strings.Join(listing(want.Name()), " ") // words of letters, digits and underscores
+	script := "nft -f - && exec " + listing + want.Name() // words of letters, digits and underscores
 	out, _, err := r.Run(ctx, []string{"unshare", "--net", "--", "sh", "-c", script}, []byte(want.Load(now)))
 	if err != nil {
 		return want // an error here shows up again in the readback
@@ -90,9 +90,8 @@ func Listed(ctx context.Context, r platform.Runner, now, want nft.Table) nft.Tab
 	return want.ListedAs(string(out))
 }
 
-func listing(name string) []string {
-	return []string{"nft", "-s", "-t", "list", "table", nft.Family, name}
-}
+// listing is the command that lists the table that is named behind it.
+const listing = "nft -s -t list table " + nft.Family + " "
 
 // unknownForm returns what to do if the readback differs only in our table's
 // rules, which may be right but listed in an unknown form.

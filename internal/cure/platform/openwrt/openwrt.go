@@ -70,18 +70,20 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ platform.State) (p
 	for _, h := range held {
 		s.Facts = append(s.Facts, h.Fact())
 	}
-	if key := linux.ProgramsOn(ctx, b.Runner, p.WAN, plan.IFBName(p.WAN)); key != "" {
-		s.Facts = append(s.Facts, programs(p.WAN, key))
-	}
-	if t := linux.ReadTable(ctx, b.Runner, p.WAN); t.Text != "" {
-		s.Facts = append(s.Facts, conf.Fact{Kind: conf.Table, Of: p.WAN, Text: t.Digest()})
-	}
+	s.Facts = append(s.Facts, classified(p.WAN, linux.ProgramsOn(ctx, b.Runner, p.WAN, plan.IFBName(p.WAN)), linux.ReadTable(ctx, b.Runner, p.WAN))...)
 	return conf.Encode(s)
 }
 
-// programs is the BPF program on a WAN's shapers, by its key.
-func programs(wan, key string) conf.Fact {
-	return conf.Fact{Kind: conf.Table, Of: wan, Text: "the BPF program " + key + " on its shapers"}
+// classified is what gives classes on a WAN: the BPF program on its shapers, by its key, and
+// its table.
+func classified(wan, key string, t nft.Table) (out []conf.Fact) {
+	if key != "" {
+		out = append(out, conf.Fact{Kind: conf.Table, Of: wan, Text: "the BPF program " + key + " on its shapers"})
+	}
+	if t.Text != "" {
+		out = append(out, conf.Fact{Kind: conf.Table, Of: wan, Text: t.Digest()})
+	}
+	return out
 }
 
 // scriptPath returns the path of the script of a WAN's section.
@@ -147,12 +149,7 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ platform.State
 	for _, h := range wanted(p) {
 		s.Facts = append(s.Facts, h.Fact())
 	}
-	if key := linux.ProgramKey(p); key != "" {
-		s.Facts = append(s.Facts, programs(p.WAN, key))
-	}
-	if table.Text != "" {
-		s.Facts = append(s.Facts, conf.Fact{Kind: conf.Table, Of: p.WAN, Text: table.Digest()})
-	}
+	s.Facts = append(s.Facts, classified(p.WAN, linux.ProgramKey(p), table)...)
 	return conf.Encode(s)
 }
 
@@ -168,16 +165,12 @@ func (b *Backend) classes(ctx context.Context, p plan.Plan, s conf.State) (scrip
 	}
 	table = nft.Render(p, tc.OurRoot)
 	now := linux.ReadTable(ctx, b.Runner, p.WAN)
-	if err := cmp.Or(linux.CheckMarks(ctx, b.Runner, p), linux.CheckDomains(ctx, b.Runner, p, sqm.FeedPath(p))); err != nil {
-		return "", nft.Table{}, err
-	}
-	if err := linux.CheckTable(ctx, b.Runner, p.WAN, now, table); err != nil {
+	err = cmp.Or(linux.CheckMarks(ctx, b.Runner, p), linux.CheckDomains(ctx, b.Runner, p, sqm.FeedPath(p)),
+		linux.CheckTable(ctx, b.Runner, p.WAN, now, table), linux.CheckPrograms(ctx, b.Runner, p))
+	if err != nil {
 		return "", nft.Table{}, err
 	}
 	table = linux.Listed(ctx, b.Runner, now, table)
-	if err := linux.CheckPrograms(ctx, b.Runner, p); err != nil {
-		return "", nft.Table{}, err
-	}
 	shaping := p
 	shaping.Offloads = nil // sqm-scripts can't restore them
 	commands, err := linux.FirstCommands(shaping)
@@ -274,35 +267,15 @@ func (b *Backend) Baseline(_ context.Context, now, _ platform.State) (platform.S
 // first, as a script removes its own alone.
 func (b *Backend) Compare(actual, wanted platform.State) ([]platform.Step, []string, error) {
 	steps, diffs, err := conf.Compare(actual, wanted, nil, []platform.Step{restart()})
-	if err != nil {
-		return nil, nil, err
-	}
-	stay, err := tables(wanted)
-	if err != nil {
-		return nil, nil, err
-	}
-	there, err := tables(actual)
-	if err != nil {
-		return nil, nil, err
-	}
-	var gone []platform.Step
-	for _, name := range there {
-		if !slices.Contains(stay, name) {
-			gone = append(gone, platform.Step{Argv: []string{"nft", "delete", "table", nft.Family, name}})
+	steps = scriptsLast(steps)
+	there, _ := conf.Decode(actual) // Compare has read it
+	for _, f := range there.Facts {
+		words := strings.Fields(f.Text)
+		if f.Kind == conf.Table && words[0] == "table" && !strings.Contains(string(wanted), strings.Join(words[:3], " ")+" ") {
+			steps = append([]platform.Step{{Argv: []string{"nft", "delete", "table", nft.Family, words[2]}}}, steps...)
 		}
 	}
-	return append(gone, scriptsLast(steps)...), diffs, err
-}
-
-// tables are the names of the tables in a state.
-func tables(b platform.State) (names []string, err error) {
-	s, err := conf.Decode(b)
-	for _, f := range s.Facts {
-		if words := strings.Fields(f.Text); f.Kind == conf.Table && words[0] == "table" {
-			names = append(names, words[2])
-		}
-	}
-	return names, err
+	return steps, diffs, err
 }
 
 func restart() platform.Step { return platform.Step{Argv: []string{Service, "restart"}} }
