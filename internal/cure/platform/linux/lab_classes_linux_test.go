@@ -119,7 +119,7 @@ func here() platform.Local { return platform.Local{Self: labtest.Unbloat()} }
 func routerInLab(t *testing.T) bool {
 	t.Helper()
 	if !labtest.Inside(t, labtest.Options{With: "TestClassesInLab|TestDomainsInLab|TestLongConnectionsInLab|TestClassesLostInLab|TestTrustedAndWashedInLab|TestClassifierByBPFInLab|TestReplacedRuleInLab|" +
-		"TestMarksOfOthersInLab|TestConnectionsGoOnInLab"}) {
+		"TestMarksOfOthersInLab|TestConnectionsGoOnInLab|TestRulesOfTwoWANsInLab"}) {
 		return false
 	}
 	t.Cleanup(func() {
