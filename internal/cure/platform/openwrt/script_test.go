@@ -141,6 +141,40 @@ func TestSQMWithoutCtinfo(t *testing.T) {
 	}
 }
 
+// TestSQMDomains: the script writes a file of its WAN's own for dnsmasq, beside the one that
+// an earlier version had for all WANs. That goes where the table that it is for is not there.
+func TestSQMDomains(t *testing.T) {
+	dir := t.TempDir()
+	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: openwrt.Language(), WAN: "wan", IFB: true, Resolver: dir + "/unbloat.conf"},
+		plan.Preferences{Classes: plan.ClassPreferences{Rules: []plan.Rule{{Class: plan.Voice, Domain: []string{"zoom.us"}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands, err := linux.FirstCommands(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := strings.NewReplacer(". ${SQM_LIB_DIR}/defaults.sh", "INSMOD=true", "/etc/init.d/dnsmasq", "tc dnsmasq").Replace(sqm.Script(p, linux.Programs(p), commands))
+	for _, there := range []bool{true, false} {
+		found := map[bool]string{true: "0", false: "1"}[there]
+		said := strings.Join(shell(t, "nft() { [ \"$1\" = list ] && return "+found+"; command nft \"$@\"; }\ndo_modules() { :; }\nUPLINK=1\nDOWNLINK=1\n"+script, "sqm_start"), "\n")
+		if gone := strings.Contains(said, "rm -f "+dir+"/unbloat.conf\n"); gone == there || !strings.HasSuffix(said, "tc dnsmasq restart") {
+			t.Errorf("the table is there: %v\n%s", there, said)
+		}
+	}
+	o := fake.NewOpenWrt()
+	d := o.WithDnsmasq()
+	p.Basis.Capabilities.Resolver = "/etc/dnsmasq.d/unbloat.conf"
+	o.Files[p.Basis.Capabilities.Resolver] = "server=9.9.9.9\n"
+	give(t, o, &openwrt.Backend{Runner: o}, p)
+	if !strings.Contains(d.Knows, "#inet#unbloat_wan#far4_1,") || strings.Contains(d.Knows, "9.9.9.9") {
+		t.Errorf("dnsmasq knows %q", d.Knows)
+	}
+	if text, err := os.ReadFile(dir + "/unbloat_wan.conf"); err != nil || !strings.Contains(string(text), "\nnftset=/zoom.us/4#inet#unbloat_wan#far4_1,6#inet#unbloat_wan#far6_1\n") {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
 // give runs the steps to a plan.
 func give(t *testing.T, o *fake.OpenWrt, b platform.Backend, p plan.Plan) {
 	t.Helper()
