@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -165,20 +167,21 @@ func (f *routerFlags) status(ctx context.Context, r *router, wan string, most in
 	if s.Daemon, err = f.kept(ctx); err != nil {
 		return nil, err
 	}
-	if known := r.driver.Classes; known != nil && s.classed() {
-		s.Flows = known.Flows(ctx, r.runner)
-		for _, p := range s.plans() {
-			if p.Classes != nil {
-				if lost := r.lostClasses(ctx, p); len(lost) > 0 {
-					s.LostClasses = map[string][]string{p.WAN: lost}
-				}
-				s.connections(known.Connections(ctx, r.runner, p), most)
-				if known.Unread != nil {
-					s.Unread = known.Unread(ctx, r.runner, p)
-				}
-				break
+	if known := r.driver.Classes; known != nil && len(s.classed()) > 0 {
+		s.Flows, s.LostClasses = known.Flows(ctx, r.runner), map[string][]string{}
+		var all []platform.Connection
+		for _, p := range s.classed() {
+			if lost := r.lostClasses(ctx, p); len(lost) > 0 {
+				s.LostClasses[p.WAN] = lost
+			}
+			if p.Classes.ByBPF() || all == nil { // connection tracking has those of every WAN
+				all = append(all, known.Connections(ctx, r.runner, p)...)
+			}
+			if known.Unread != nil {
+				s.Unread = cmp.Or(s.Unread, known.Unread(ctx, r.runner, p))
 			}
 		}
+		s.connections(all, most)
 	}
 	return s, nil
 }
@@ -189,7 +192,7 @@ func (s *routerStatus) verdict() error {
 	for _, d := range s.Drift {
 		wans, mend = append(wans, d.WAN), append(mend, d.Mend)
 	}
-	for wan := range s.LostClasses {
+	for _, wan := range slices.Sorted(maps.Keys(s.LostClasses)) {
 		if !slices.Contains(wans, wan) {
 			wans, mend = append(wans, wan), append(mend, "apply the plan again")
 		}
@@ -331,8 +334,8 @@ func (s *routerStatus) printState(w io.Writer) {
 		fmt.Fprintln(w, "The plan in /etc/unbloat/plan.json is applied at every boot.")
 	}
 	s.printDaemon(w)
-	for wan, lost := range s.LostClasses {
-		fmt.Fprintf(w, "WARNING: the classes of %s are not what was applied: %s. Flows are not told apart as they should be. Apply the plan again, or take it back: unbloat revert\n", wan, strings.Join(lost, "; "))
+	for _, wan := range slices.Sorted(maps.Keys(s.LostClasses)) {
+		fmt.Fprintf(w, "WARNING: the classes of %s are not what was applied: %s. Flows are not told apart as they should be. Apply the plan again, or take it back: unbloat revert\n", wan, strings.Join(s.LostClasses[wan], "; "))
 	}
 	for _, d := range s.Drift {
 		fmt.Fprintf(w, "WARNING: %s is not what was applied:\n", d.WAN)

@@ -16,21 +16,23 @@ import (
 	"unbloat/unit"
 )
 
-// plans returns the plans in force.
+// plans returns the plan in force on each WAN.
 func (s *routerStatus) plans() []plan.Plan {
 	var out []plan.Plan
 	for _, p := range s.Pending {
 		out = append(out, p.Plan)
 	}
 	for _, k := range s.Committed {
-		out = append(out, k.Plan)
+		if !slices.ContainsFunc(out, func(p plan.Plan) bool { return p.WAN == k.WAN }) {
+			out = append(out, k.Plan)
+		}
 	}
 	return out
 }
 
-// classed reports whether a plan in force has classes.
-func (s *routerStatus) classed() bool {
-	return slices.ContainsFunc(s.plans(), func(p plan.Plan) bool { return p.Classes != nil })
+// classed returns those with classes.
+func (s *routerStatus) classed() []plan.Plan {
+	return slices.DeleteFunc(s.plans(), func(p plan.Plan) bool { return p.Classes == nil })
 }
 
 // shares returns the classes of the shaper on a device.

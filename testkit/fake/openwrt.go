@@ -57,6 +57,19 @@ func (l *Linux) WithDnsmasq() *Dnsmasq {
 		}
 		return "77\n", nil
 	}}
+	l.Tools["grep"] = Tool{Run: func(args []string, _ []byte) (string, error) { // -rlsiE PATTERN DIRECTORY
+		fits, err := regexp.Compile("(?im)" + args[1])
+		out := ""
+		for _, name := range slices.Sorted(maps.Keys(l.Files)) {
+			if err == nil && strings.HasPrefix(name, args[2]) && fits.MatchString(l.Files[name]) {
+				out += name + "\n"
+			}
+		}
+		if out == "" {
+			return "", cmp.Or(err, errors.New(""))
+		}
+		return out, nil
+	}}
 	bad := func(text string) error {
 		for i, line := range strings.Split(strings.TrimSpace(text), "\n") {
 			if key, _, is := strings.Cut(line, "="); line != "" && line[0] != '#' && (!is || key != "nftset" && key != "server") {

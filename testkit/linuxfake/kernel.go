@@ -28,7 +28,7 @@ type Kernel struct {
 	Fail func(argv []string) (fail, after bool)
 	// Ran lists the commands that changed something.
 	Ran []string
-	// Table is unbloat's table of nftables, "" if there is none.
+	// Table is unbloat's tables of nftables, "" if there is none.
 	Table string
 	// Lists, if set, converts a table to this router's listing by nft(8); nil:
 	// as written.

@@ -11,6 +11,7 @@ var (
 	opening  = regexp.MustCompile(`^([a-z_]+)\(\) \{$`)
 	heredoc  = regexp.MustCompile(`^(.*?) <<'END'( \|\| return 1| \|\| [a-z_]+)?$`)
 	modules  = regexp.MustCompile(`^for m in [a-z_ ]+; do \[ -d /sys/module/\$m \] \|\| \$\{INSMOD:-insmod\} \$m 2>/dev/null; done$`)
+	earlier  = regexp.MustCompile(`^nft list table inet unbloat >/dev/null 2>&1 \|\| rm -f (\S+)$`)
 	cleaning = regexp.MustCompile(`^\[ -e (\S+) \] && rm -f (\S+) && (/etc/init\.d/\S+ restart)$`)
 )
 
@@ -96,6 +97,13 @@ func (r *run) alternatives(functions map[string][]string, line, stdin string, ar
 		_, rc := r.do([]string{"rm", "-f", m[1]}, "")
 		if rc == 0 {
 			_, rc = r.do(strings.Fields(m[3]), "")
+		}
+		return rc == 0
+	}
+	if m := earlier.FindStringSubmatch(line); m != nil {
+		_, rc := r.do([]string{"nft", "list", "table", "inet", "unbloat"}, "")
+		if rc != 0 {
+			_, rc = r.do([]string{"rm", "-f", m[1]}, "")
 		}
 		return rc == 0
 	}

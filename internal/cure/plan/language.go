@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"hash/fnv"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -143,6 +144,14 @@ func IFBName(wan string) string {
 	h.Write([]byte(wan))
 	return fmt.Sprintf("ifb-%08x", h.Sum32())
 }
+
+// OwnName returns our name for what a WAN has of its own, in letters, digits and underscores:
+// "unbloat_eth0_2e7" for eth0.7.
+func OwnName(wan string) string {
+	return "unbloat_" + special.ReplaceAllStringFunc(wan, func(c string) string { return fmt.Sprintf("_%02x", c) })
+}
+
+var special = regexp.MustCompile(`[^0-9A-Za-z]`)
 
 // checkName refuses device names that no kernel accepts, and those that a command
 // line could take for something else.

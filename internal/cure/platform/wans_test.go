@@ -29,15 +29,10 @@ func (nobody) Renew(context.Context, *apply.Journal) error { return nil }
 func (nobody) Alive(context.Context, *apply.Journal) bool  { return true }
 func (nobody) Close(context.Context, *apply.Journal) error { return nil }
 
-// begin applies and commits a plan for the upload; on Linux and OpenWrt only
-// the first WAN has classes.
+// begin applies and commits a plan for the upload.
 func begin(t *testing.T, e *apply.Engine, platform, wan string) error {
 	t.Helper()
-	var classes plan.ClassPreferences
-	if (platform == "linux" || platform == "openwrt") && wan != "wan" {
-		classes.Use = plan.ClassesOff
-	}
-	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: all.Must(platform), WAN: wan, IFB: true, Offloads: []plan.Offload{}}, plan.Preferences{Only: plan.DirectionUp, Classes: classes, Up: plan.RatePreference{Rate: 5 * unit.MbitPerSecond}})
+	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: all.Must(platform), WAN: wan, IFB: true, Offloads: []plan.Offload{}}, plan.Preferences{Only: plan.DirectionUp, Up: plan.RatePreference{Rate: 5 * unit.MbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,10 +44,16 @@ func begin(t *testing.T, e *apply.Engine, platform, wan string) error {
 	return tr.Commit()
 }
 
-// TestClassesOfSeveralWANs: each WAN has BPF programs of its own, by its name. There is
-// one nftables table, so rules on a second WAN are refused, and the first keeps its own.
+// ruleFor gives a class to a port.
+func ruleFor(class plan.Class, port uint16) plan.ClassPreferences {
+	return plan.ClassPreferences{Rules: []plan.Rule{{Class: class, Protocol: "udp", FarPort: []plan.PortRange{{From: port, To: port}}}}}
+}
+
+// TestClassesOfSeveralWANs: each WAN has BPF programs and a table of rules of its own, by
+// its name. A change of one leaves the other's as they are, and a table that an earlier version
+// made for all WANs is replaced by the WAN that has it.
 func TestClassesOfSeveralWANs(t *testing.T) {
-	rule := plan.ClassPreferences{Rules: []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}}}}
+	voice, bulk := ruleFor(plan.Voice, 5060), ruleFor(plan.Bulk, 5060)
 	l, o := fake.NewLinux(), fake.NewOpenWrt()
 	for name, c := range map[string]struct {
 		backend platform.Backend
@@ -81,25 +82,58 @@ func TestClassesOfSeveralWANs(t *testing.T) {
 			defer tr.Close()
 			return tr.Commit()
 		}
-		if err := change("wan", "lan", rule); err != nil {
+		must := func(what string, err error, want string) {
+			t.Helper()
+			if err != nil || c.router.Text() != want {
+				t.Errorf("%s: %s: %v\n%s\nwant\n%s", name, what, err, c.router.Text(), want)
+			}
+		}
+		table := func(wan string) string {
+			t.Helper()
+			return linux.ReadTable(t.Context(), c.router, wan).Text
+		}
+		revert := func(wan string) error {
+			_, _, err := e.Revert(t.Context(), apply.Journal{WAN: wan})
+			return err
+		}
+		if err := change("wan", "lan", voice); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		before := c.router.Text()
-		if err := change("wan2", "lan2", rule); err == nil || !strings.Contains(err.Error(), "--classes off") || c.router.Text() != before {
-			t.Errorf("%s: rules for a second WAN: %v", name, err)
-		}
-		if err := change("wan2", "lan2", plan.ClassPreferences{}); err != nil {
-			t.Fatalf("%s: the second WAN: %v", name, err)
+		one, first := c.router.Text(), table("wan")
+		if err := change("wan2", "lan2", bulk); err != nil || table("wan") != first || !strings.Contains(table("wan2"), `oifname "wan2"`) {
+			t.Fatalf("%s: the second WAN: %v\n%s", name, err, c.router.Text())
 		}
 		if len(c.kernel.Pins) != 2 || c.kernel.Pins[0][:4] == c.kernel.Pins[1][:4] {
 			t.Errorf("%s: programs %q", name, c.kernel.Pins)
 		}
-		if _, _, err := e.Revert(t.Context(), apply.Journal{WAN: "wan2"}); err != nil || c.router.Text() != before {
-			t.Errorf("%s: the second is reverted: %v\n%s\nwant\n%s", name, err, c.router.Text(), before)
+		second := table("wan2")
+		must("the second is reverted", revert("wan2"), one)
+
+		// holds applies rules to a WAN, after which both have their tables.
+		holds := func(what, wan, lan string, rules plan.ClassPreferences, first, second string) {
+			t.Helper()
+			if err := change(wan, lan, rules); err != nil || table("wan") != first || table("wan2") != second {
+				t.Errorf("%s: %s: %v\n%s", name, what, err, c.kernel.Table)
+			}
 		}
-		if _, _, err := e.Revert(t.Context(), apply.Journal{WAN: "wan"}); err != nil || c.router.Text() != start {
-			t.Errorf("%s: both are reverted: %v\n%s\nwant\n%s", name, err, c.router.Text(), start)
+		rename := func() {
+			c.kernel.Table = strings.Replace(c.kernel.Table, "table inet unbloat_wan {", "table inet unbloat {", 1)
+			script := "/usr/lib/sqm/unbloat_wan.qos"
+			if text := o.Files[script]; text != "" {
+				o.Files[script] = strings.ReplaceAll(text, "table inet unbloat_wan", "table inet unbloat")
+			}
 		}
+		rename()
+		holds("beside the table of an earlier version", "wan2", "lan2", bulk, strings.Replace(first, "_wan", "", 1), second)
+		holds("its WAN is applied", "wan", "lan", voice, first, second)
+		if err := change("wan", "lan", bulk); err != nil || table("wan") == first || table("wan2") != second {
+			t.Errorf("%s: another rule for the first: %v\n%s", name, err, c.kernel.Table)
+		}
+		rename()
+		if err := revert("wan"); err != nil || table("wan") != "" || table("wan2") != second {
+			t.Errorf("%s: its WAN is reverted: %v\n%s", name, err, c.kernel.Table)
+		}
+		must("both are reverted", revert("wan2"), start)
 	}
 }
 

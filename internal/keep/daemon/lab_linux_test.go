@@ -278,7 +278,7 @@ func TestKeepsInLab(t *testing.T) {
 	damages := []string{
 		"tc qdisc del dev wan ingress || tc qdisc del dev wan clsact",
 		"tc qdisc change dev wan root handle b10a: cake bandwidth 3mbit",
-		"nft delete table inet unbloat",
+		"nft delete table inet unbloat_wan",
 		"nft flush ruleset; tc qdisc del dev wan root; ip link del ifb4wan",
 	}
 	if labtest.Long() { // each of what the last one does at once
@@ -358,7 +358,7 @@ func TestLosesNothingInLab(t *testing.T) {
 	}
 	for range rounds {
 		sh(t, "ip addr add 192.0.2.77/24 dev wan; ip addr del 192.0.2.77/24 dev wan; ip route add 198.51.100.0/24 dev lan; ip route del 198.51.100.0/24; ip link add other type ifb; ip link del other")
-		sh(t, "nft delete table inet unbloat")
+		sh(t, "nft delete table inet unbloat_wan")
 		h.within("the table is deleted", want, ours()...)
 		if err := h.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
@@ -525,20 +525,20 @@ func TestCommandsInLab(t *testing.T) {
 	h.within("the first configuration", start, ours()...)
 }
 
-// TestTwoWANsInLab: two WANs are kept beside each other.
+// TestTwoWANsInLab: two WANs are kept beside each other, each with its table of rules.
 func TestTwoWANsInLab(t *testing.T) {
 	if !houseInLab(t) {
 		return
 	}
 	sh(t, "ip link add wan2 type ifb; ip link set wan2 up")
 	t.Cleanup(func() { sh(t, "ip link del wan2") })
-	h := newHouse(t, withRule+"[[wan]]\ninterface = \"wan2\"\nup = \"2 Mbit/s\"\nclasses = \"off\"\n")
+	h := newHouse(t, withRule+"[[wan]]\ninterface = \"wan2\"\nup = \"2 Mbit/s\"\nlast = [\"10.1.0.9\"]\n")
 	devices := append(ours(), "wan2")
 	want := shaped(devices...)
-	if strings.Count(want, "cake b10a:") < 3 {
+	if strings.Count(want, "cake b10a:") < 3 || strings.Count(want, "table inet unbloat_wan") != 2 {
 		t.Fatalf("not both are shaped:\n%s\n%s", want, h.said)
 	}
-	damages := []string{"tc qdisc del dev wan root; ip link del wan2; ip link add wan2 type ifb; ip link set wan2 up"}
+	damages := []string{"tc qdisc del dev wan root; ip link del wan2; ip link add wan2 type ifb; ip link set wan2 up", "nft delete table inet unbloat_wan2"}
 	if labtest.Long() {
 		damages = append(damages, "tc qdisc del dev wan root; tc qdisc del dev wan2 root", "nft flush ruleset")
 	}
@@ -547,7 +547,7 @@ func TestTwoWANsInLab(t *testing.T) {
 		h.within(damage, want, devices...)
 	}
 	h.unbloat(0, "revert", "--wan", "wan2")
-	if got := shaped(devices...); strings.Contains(shaped("wan2"), "cake") || !strings.Contains(got, "table inet unbloat") {
+	if got := shaped(devices...); strings.Contains(shaped("wan2"), "cake") || !strings.Contains(got, "table inet unbloat_wan {") || strings.Contains(got, "unbloat_wan2") {
 		t.Errorf("the second is off: %s", got)
 	}
 }

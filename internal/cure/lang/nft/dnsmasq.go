@@ -11,28 +11,21 @@ import (
 // not ours.
 const ResolverMark = "# Made by unbloat; `unbloat revert` removes it."
 
-// Resolver returns the configuration with which dnsmasq (2.87 or newer, built
-// with nftset) fills the sets of rules that name domains; nil if no rule does.
-func Resolver(p plan.Plan) []string {
-	if p.Classes == nil {
-		return nil
-	}
-	var out []string
-	for i, x := range p.Classes.Rules {
-		if len(x.Domain) > 0 {
-			out = append(out, fmt.Sprintf("nftset=/%s/4#%s#%s#far4_%d,6#%s#%s#far6_%d", strings.Join(x.Domain, "/"), Family, TableIs, i+1, Family, TableIs, i+1))
+// ResolverFile returns the file by which dnsmasq (2.87 or newer, built with nftset) fills the
+// sets of rules that name domains; "" if no rule does.
+func ResolverFile(p plan.Plan) string {
+	lines, table := "", Family+"#"+plan.OwnName(p.WAN)
+	if p.Classes != nil {
+		for i, x := range p.Classes.Rules {
+			if len(x.Domain) > 0 {
+				lines += fmt.Sprintf("nftset=/%s/4#%s#far4_%d,6#%s#far6_%d\n", strings.Join(x.Domain, "/"), table, i+1, table, i+1)
+			}
 		}
 	}
-	return out
-}
-
-// ResolverFile returns the file with those lines; "" if there are none.
-func ResolverFile(p plan.Plan) string {
-	lines := Resolver(p)
-	if lines == nil {
+	if lines == "" {
 		return ""
 	}
-	return ResolverMark + "\n" + strings.Join(lines, "\n") + "\n"
+	return ResolverMark + "\n" + lines
 }
 
 // CanFill reports whether dnsmasq can add addresses to nftables sets, from the
@@ -64,8 +57,8 @@ func ConfigDir(args []string, config string) string {
 		fits, excludes := len(words) == 1, true
 		for _, ending := range words[1:] { // "*.conf": only those; ".bak": all but those
 			if only, ok := strings.CutPrefix(ending, "*"); ok {
-				excludes, fits = false, fits || strings.HasSuffix(ResolverName, only)
-			} else if strings.HasSuffix(ResolverName, ending) {
+				excludes, fits = false, fits || strings.HasSuffix(EarlierFile, only)
+			} else if strings.HasSuffix(EarlierFile, ending) {
 				fits, excludes = false, false
 			}
 		}
@@ -76,8 +69,11 @@ func ConfigDir(args []string, config string) string {
 	return ""
 }
 
-// ResolverName is the name of our file in that directory.
-const ResolverName = "unbloat.conf"
+// EarlierFile is the file in that directory that earlier versions had for all WANs.
+const EarlierFile = Earlier + ".conf"
+
+// ResolverName returns the name of a WAN's file there.
+func ResolverName(wan string) string { return plan.OwnName(wan) + ".conf" }
 
 // ConfigFile returns the configuration file that dnsmasq's command line names.
 func ConfigFile(args []string) string {

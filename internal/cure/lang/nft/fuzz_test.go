@@ -52,8 +52,8 @@ func FuzzClasses(f *testing.F) {
 func FuzzFlow(f *testing.F) {
 	f.Add("udp 10.1.0.2:5004 > 203.0.113.9:5004")
 	f.Add("icmp fe80::1%eth0 > ::1")
-	f.Add("table inet unbloat {\n\tchain a {\n\t\tip saddr 10.0.0.1 accept\n\t}\n\tset b {\n\t\ttype ipv4_addr\n\t}\n}")
-	sample := nft.Table{Text: nft.Sample()}
+	f.Add("table inet unbloat_wan {\n\tchain a {\n\t\tip saddr 10.0.0.1 accept\n\t}\n\tset b {\n\t\ttype ipv4_addr\n\t}\n}")
+	sample := nft.Sample()
 	f.Fuzz(func(t *testing.T, s string) {
 		if flow, err := classify.ParseFlow(s); err == nil {
 			home, far := flow.Home.Addr(), flow.Far.Addr()

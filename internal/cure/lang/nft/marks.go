@@ -35,7 +35,7 @@ func Foreign(ruleset string, tables, policies map[string]string) []string {
 	// Tables of nftables that iptables manages are read as iptables prints them.
 	add(ofNftables(ruleset, func(family, name string) bool {
 		tool := map[string]string{"ip": "iptables", "ip6": "ip6tables"}[family]
-		return family == Family && name == TableIs || slices.Contains(strings.Split(tables[tool], "\n"), "*"+name)
+		return family == Family && IsOurs(name) || slices.Contains(strings.Split(tables[tool], "\n"), "*"+name)
 	}))
 	for _, tool := range slices.Sorted(maps.Keys(tables)) {
 		add(ofIptables(tool, tables[tool]))

@@ -113,10 +113,15 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// Our own table is passed over, and what iptables manages is named as iptables prints it,
+// Our own tables are passed over, and what iptables manages is named as iptables prints it,
 // once, however it is read; a chain is told from a set.
 func TestForeignOnce(t *testing.T) {
 	ruleset := `table inet unbloat {
+	chain down {
+		ct mark set ct mark & 0xf0ffffff | 0x05000000
+	}
+}
+table inet unbloat_wan {
 	chain down {
 		ct mark set ct mark & 0xf0ffffff | 0x05000000
 	}

@@ -10,6 +10,7 @@
 package nft
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -22,18 +23,19 @@ import (
 	"unbloat/unit"
 )
 
-// Names and marks that identify our table.
+// Names and marks that identify our tables: each WAN's is named by plan.OwnName.
 const (
 	Family   = "inet"
-	TableIs  = "unbloat"
-	planMark = "plan_" // an empty chain carries the hash of what was rendered
+	Earlier  = "unbloat" // the table that earlier versions had for all WANs
+	planMark = "plan_"   // an empty chain carries the hash of what was rendered
 
 	flowTable = "short" // of connections that take the short way
 )
 
-// A Table is our table as text for `nft -f`: rendered (wanted) or listed
-// (actual). The empty Table means none.
+// A Table is our table of a WAN as text for `nft -f`: rendered (wanted) or listed
+// (actual). Without text there is none.
 type Table struct {
+	WAN  string `json:"wan,omitempty"`
 	Text string `json:"text,omitempty"`
 	// Listed is the wanted table as the router's own nft(8) lists it, if that
 	// form is not known here; else "". Tried says that this was determined.
@@ -41,11 +43,25 @@ type Table struct {
 	Tried  bool   `json:"tried,omitempty"`
 }
 
-// Load returns the input for `nft -f -` that replaces our table by t in one
-// transaction.
-func (t Table) Load() string {
-	drop := fmt.Sprintf("table %s %s\ndelete table %s %s\n", Family, TableIs, Family, TableIs)
-	return drop + t.Text
+// Name returns the table's name; of none the one that it would have.
+func (t Table) Name() string {
+	if words := strings.Fields(t.Text); len(words) > 2 {
+		return words[2]
+	}
+	return plan.OwnName(t.WAN)
+}
+
+// IsOurs reports whether a table of our family has a name of ours.
+func IsOurs(name string) bool { return name == Earlier || strings.HasPrefix(name, plan.OwnName("")) }
+
+// Load returns the input for `nft -f -` that replaces now, which may have another name, by t in
+// one transaction.
+func (t Table) Load(now Table) string {
+	drops := ""
+	for _, name := range slices.Compact([]string{cmp.Or(now, t).Name(), t.Name()}) {
+		drops += fmt.Sprintf("table %s %s\ndelete table %s %s\n", Family, name, Family, name)
+	}
+	return drops + t.Text
 }
 
 // Digest returns a one-line summary of the table with a hash, for people; equal
@@ -64,18 +80,12 @@ func (t Table) Digest() string {
 		}
 		fmt.Fprintf(h, "%s %q\n", name, parts[name])
 	}
-	return fmt.Sprintf("table %s %s of plan %s: %d chains, sets and limits, %d rules (%08x)", Family, TableIs, t.plan(), len(parts), rules, h.Sum32())
+	return fmt.Sprintf("table %s %s of plan %s: %d chains, sets and limits, %d rules (%08x)", Family, t.Name(), t.plan(), len(parts), rules, h.Sum32())
 }
 
-// Of reports whether the table classifies traffic of one of these devices;
-// otherwise it belongs to another WAN.
-func (t Table) Of(devices ...string) bool {
-	for _, d := range devices {
-		if strings.Contains(t.Text, "ifname "+strconv.Quote(d)+" ") {
-			return true
-		}
-	}
-	return false
+// Of reports whether the table classifies traffic of this WAN.
+func (t Table) Of(wan string) bool {
+	return strings.Contains(t.Text, "ifname "+strconv.Quote(wan)+" ")
 }
 
 // Differences lists where the listed table differs from the wanted one, for
@@ -85,13 +95,13 @@ func Differences(listed, wanted Table) []string {
 	if listed.Text == wanted.Text {
 		return nil
 	}
-	where := "table " + Family + " " + TableIs
+	where := "table " + Family + " " + listed.Name()
 	switch {
 	case wanted.Text == "":
 		return []string{where + " is there and should not be"}
 	case listed.Text == "":
-		return []string{where + " is missing"}
-	case listed.plan() != wanted.plan():
+		return []string{"table " + Family + " " + wanted.Name() + " is missing"}
+	case listed.Name() != wanted.Name() || listed.plan() != wanted.plan():
 		return []string{where + " is of another plan"}
 	}
 	out := differences(listed, wanted, canonical)
@@ -106,7 +116,7 @@ func asItIs(line string) string { return line }
 
 // differences compares two tables part by part, after form converted each line.
 func differences(listed, wanted Table, form func(string) string) []string {
-	where := "table " + Family + " " + TableIs
+	where := "table " + Family + " " + wanted.Name()
 	a, w := listed.contents(form), wanted.contents(form)
 	var out []string
 	for name, want := range w {
@@ -245,24 +255,24 @@ func Render(p plan.Plan, root string) Table {
 	}
 	r.limited()
 	if body.Len() == 0 {
-		return Table{}
+		return Table{WAN: p.WAN}
 	}
 	h := fnv.New64a()
 	h.Write([]byte(body.String()))
 	var out writer
-	fmt.Fprintf(&out, "table %s %s {\n", Family, TableIs)
+	fmt.Fprintf(&out, "table %s %s {\n", Family, plan.OwnName(p.WAN))
 	out.chain(fmt.Sprintf("%s%016x", planMark, h.Sum64()))
 	out.WriteString(body.String())
 	out.WriteString("}\n")
-	return Table{Text: out.String()}
+	return Table{WAN: p.WAN, Text: out.String()}
 }
 
 // Sample returns a table with every construct that any plan uses, to test
 // whether a kernel and its nft(8) support them.
-func Sample() string {
+func Sample() Table {
 	shares := []plan.Share{{Class: plan.Voice, Tin: 8}, {Class: plan.Interactive, Tin: 6}, {Class: plan.Normal, Tin: 5}, {Class: plan.Bulk, Tin: 1}}
 	p := plan.Plan{WAN: "wan", Limits: []plan.HardLimit{{Machine: "192.0.2.7", Down: unit.MbitPerSecond}}, Up: &plan.Shaper{AQM: plan.CAKE}, Down: &plan.Shaper{AQM: plan.CAKE, IngressOf: "wan"},
 		Classes: &plan.Classes{Up: shares, Down: shares, DSCP: plan.DSCPPreference{TrustHome: true, WashUp: true},
 			Rules: []plan.Rule{{Class: plan.Voice, Home: []string{"02:00:00:00:00:01"}, Port: []plan.PortRange{{From: 1, To: 2}}, From: 1}, {Class: plan.Bulk, Domain: []string{"example.org"}}}}}
-	return Render(p, "b10a:").Text
+	return Render(p, "b10a:")
 }

@@ -143,7 +143,7 @@ func TestListedAs(t *testing.T) {
 				t.Errorf("%s: without %q it is taken for a listing of the table", name, line)
 			}
 		}
-		for _, text := range []string{"", "Error: syntax error\n", nft.Sample()} {
+		for _, text := range []string{"", "Error: syntax error\n", nft.Sample().Text} {
 			if got := table.ListedAs(text); got != table {
 				t.Errorf("%s: %q is taken for a listing of the table", name, text)
 			}
@@ -297,8 +297,8 @@ func listings(t *testing.T, program string) map[string]nft.Table {
 	out := map[string]nft.Table{}
 	for name, table := range tables(t) {
 		var said bytes.Buffer
-		cmd := exec.Command("unshare", "-rn", "sh", "-c", `"$0" -f - && "$0" -s -t list table inet unbloat`, program)
-		cmd.Stdin, cmd.Stderr = strings.NewReader(table.Load()), &said
+		cmd := exec.Command("unshare", "-rn", "sh", "-c", `"$0" -f - && "$0" -s -t list table inet unbloat_wan`, program)
+		cmd.Stdin, cmd.Stderr = strings.NewReader(table.Load(nft.Table{})), &said
 		text, err := cmd.Output()
 		if err != nil {
 			t.Fatalf("%s: %v: %s", name, err, said.String())

@@ -135,9 +135,7 @@ func Stop(b *strings.Builder, p plan.Plan, bpf Program) {
 	if bpf.Pins != "" {
 		line("rm -rf %s", bpf.Pins)
 	}
-	if nft.Render(p, tc.OurRoot).Text != "" {
-		line("nft delete table %s %s 2>/dev/null", nft.Family, nft.TableIs)
-	}
+	line("nft delete table %s %s 2>/dev/null", nft.Family, plan.OwnName(p.WAN))
 	if feed := feedPath(p); feed != "" {
 		line("[ -e %s ] && rm -f %s && /etc/init.d/dnsmasq restart", feed, feed)
 	}
@@ -147,12 +145,13 @@ func Stop(b *strings.Builder, p plan.Plan, bpf Program) {
 // its sets.
 func Start(b *strings.Builder, p plan.Plan) {
 	if table := nft.Render(p, tc.OurRoot); table.Text != "" {
-		fmt.Fprintf(b, "\tnft -f - <<'END' || return 1\n%sEND\n", table.Load())
+		fmt.Fprintf(b, "\tnft -f - <<'END' || return 1\n%sEND\n", table.Load(nft.Table{}))
 	}
 	if feed := FeedPath(p); feed != "" {
 		// dnsmasq's directory is on a tmpfs, so the file is written at every
 		// start. The restart clears its cache: names resolved before the table
-		// existed are not in the sets.
+		// existed are not in the sets. The file of an earlier version is for its table alone.
+		fmt.Fprintf(b, "\tnft list table %s %s >/dev/null 2>&1 || rm -f %s\n", nft.Family, nft.Earlier, path.Join(path.Dir(feed), nft.EarlierFile))
 		fmt.Fprintf(b, "\tcat > %s <<'END'\n%sEND\n\t/etc/init.d/dnsmasq restart\n", feed, nft.ResolverFile(p))
 	}
 }
@@ -175,8 +174,8 @@ func feedPath(p plan.Plan) string {
 	}
 	at := p.Basis.Capabilities.Resolver
 	plain := !strings.ContainsFunc(at, func(c rune) bool { return strings.ContainsRune(" '\"\\$`;|&<>()*?\n", c) })
-	if !plain || path.Base(at) != nft.ResolverName || !path.IsAbs(at) {
+	if !plain || !path.IsAbs(at) {
 		return ""
 	}
-	return at
+	return path.Join(path.Dir(at), nft.ResolverName(p.WAN))
 }

@@ -3,6 +3,7 @@ package linux
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -75,21 +76,22 @@ func (e *examination) flowOffload() {
 	}
 }
 
-// withoutShortWay returns nftables' rules without our own table, if it is a plan's flow
-// table: that plan has no classes.
+// ownTables matches our tables among nftables' rules.
+var ownTables = regexp.MustCompile(`(?ms)^table ` + nft.Family + " " + nft.Earlier + `(_\w+)? \{$.*?^\}\n`)
+
+// withoutShortWay returns nftables' rules without our own tables that are a plan's flow
+// table: such a plan has no classes.
 func withoutShortWay(rules string) string {
-	before, rest, found := strings.Cut(rules, "table "+nft.Family+" "+nft.TableIs+" {\n")
-	table, after, ended := strings.Cut(rest, "\n}\n")
-	if !found || !ended || !(nft.Table{Text: table}).IsShortWay() {
-		return rules
-	}
-	return before + after
+	return ownTables.ReplaceAllStringFunc(rules, func(table string) string {
+		if (nft.Table{Text: table}).IsShortWay() {
+			return ""
+		}
+		return table
+	})
 }
 
-// classed reports whether our table of classes is there.
-func (e *examination) classed() bool {
-	return strings.Contains(e.ruleset, "table "+nft.Family+" "+nft.TableIs+" ")
-}
+// classed reports whether a table of our classes is there.
+func (e *examination) classed() bool { return ownTables.MatchString(e.ruleset) }
 
 // shortCut reports a flow table. One in software bypasses nftables' later
 // rules, but not tc: the redirect to an ifb comes before it, and its packets

@@ -31,7 +31,7 @@ func (b *Backend) Drift(p plan.Plan, now, applied platform.State) ([]string, err
 	}
 	diffs = append(diffs, tc.Differences(is.State, was.State)...)
 	diffs = append(diffs, missingPrograms(is.Programs, was.Programs)...)
-	if is.Hidden || others(is, p.WAN) || others(was, p.WAN) {
+	if is.Hidden {
 		return diffs, nil
 	}
 	diffs = append(diffs, nft.Differences(is.Table, was.Table)...)

@@ -119,7 +119,7 @@ func here() platform.Local { return platform.Local{Self: labtest.Unbloat()} }
 func routerInLab(t *testing.T) bool {
 	t.Helper()
 	if !labtest.Inside(t, labtest.Options{With: "TestClassesInLab|TestDomainsInLab|TestLongConnectionsInLab|TestClassesLostInLab|TestTrustedAndWashedInLab|TestClassifierByBPFInLab|TestReplacedRuleInLab|" +
-		"TestMarksOfOthersInLab|TestConnectionsGoOnInLab"}) {
+		"TestMarksOfOthersInLab|TestConnectionsGoOnInLab|TestRulesOfTwoWANsInLab"}) {
 		return false
 	}
 	t.Cleanup(func() {
@@ -254,7 +254,7 @@ func TestClassesInLab(t *testing.T) {
 	}
 	protected("after the flood")
 	change(want, before)
-	if exec.Command("nft", "list", "table", nft.Family, nft.TableIs).Run() == nil {
+	if exec.Command("nft", "list", "table", nft.Family, plan.OwnName("wan")).Run() == nil {
 		t.Error("the table is still there")
 	}
 }

@@ -96,7 +96,7 @@ func TestDomainsInLab(t *testing.T) {
 	}
 	tr.Close()
 	in := func(address string) bool {
-		return exec.Command("nft", "get", "element", nft.Family, nft.TableIs, "far4_1", "{ "+address+" }").Run() == nil
+		return exec.Command("nft", "get", "element", nft.Family, plan.OwnName("wan"), "far4_1", "{ "+address+" }").Run() == nil
 	}
 	if in(address) {
 		t.Errorf("%s is in the set before anybody asked", address)
@@ -123,7 +123,7 @@ func TestDomainsInLab(t *testing.T) {
 	if _, err := os.Stat(resolverFile); err == nil {
 		t.Errorf("%s is still there", resolverFile)
 	}
-	if exec.Command("nft", "list", "table", nft.Family, nft.TableIs).Run() == nil {
+	if exec.Command("nft", "list", "table", nft.Family, plan.OwnName("wan")).Run() == nil {
 		t.Error("the table is still there")
 	}
 	if got := ask(t, "meet.example"); got != address {

@@ -87,12 +87,12 @@ func TestFlowTableInLab(t *testing.T) {
 	if out := router(true, labtest.Unbloat(), "doctor", "--wan", "wan", "--lan", "lan"); strings.Contains(out, "flow table") {
 		t.Errorf("the doctor warns of our own table:\n%s", out)
 	}
-	router(true, "nft", "delete", "table", "inet", "unbloat")
-	if out := router(false, labtest.Unbloat(), "status"); !strings.Contains(out, "table inet unbloat is missing") {
+	router(true, "nft", "delete", "table", "inet", "unbloat_wan")
+	if out := router(false, labtest.Unbloat(), "status"); !strings.Contains(out, "table inet unbloat_wan is missing") {
 		t.Errorf("status does not see that the table is gone:\n%s", out)
 	}
 	apply(short)
-	router(true, "nft", "list", "table", "inet", "unbloat")
+	router(true, "nft", "list", "table", "inet", "unbloat_wan")
 	for range 3 { // one for each that was applied
 		router(true, labtest.Unbloat(), "revert")
 		if stateOf(router) == before {

@@ -36,7 +36,7 @@ func TestHardLimitInLab(t *testing.T) {
 	free := load("no limit")
 	limit := plan("--hard-limit", home+" 8 Mbit/s / 2 Mbit/s")
 	apply(limit)
-	if table := router(true, "nft", "list", "table", "inet", "unbloat"); strings.Count(table, "limit rate over") != 2 {
+	if table := router(true, "nft", "list", "table", "inet", "unbloat_wan"); strings.Count(table, "limit rate over") != 2 {
 		t.Errorf("the limits are not there:\n%s", table)
 	}
 	bound := load("8 Mbit/s down, 2 Mbit/s up")
@@ -49,12 +49,12 @@ func TestHardLimitInLab(t *testing.T) {
 	if out := router(true, labtest.Unbloat(), "status"); strings.Contains(out, "table inet unbloat") {
 		t.Errorf("status sees a difference: %s", out)
 	}
-	router(true, "nft", "delete", "table", "inet", "unbloat")
-	if out := router(false, labtest.Unbloat(), "status"); !strings.Contains(out, "table inet unbloat is missing") {
+	router(true, "nft", "delete", "table", "inet", "unbloat_wan")
+	if out := router(false, labtest.Unbloat(), "status"); !strings.Contains(out, "table inet unbloat_wan is missing") {
 		t.Errorf("status does not see that the table is gone:\n%s", out)
 	}
 	apply(limit)
-	if table := router(true, "nft", "list", "table", "inet", "unbloat"); strings.Count(table, "limit rate over") != 2 {
+	if table := router(true, "nft", "list", "table", "inet", "unbloat_wan"); strings.Count(table, "limit rate over") != 2 {
 		t.Errorf("the limits did not come back:\n%s", table)
 	}
 	for range 3 { // one for each that was applied

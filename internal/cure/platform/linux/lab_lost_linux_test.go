@@ -53,7 +53,7 @@ func TestClassesLostInLab(t *testing.T) {
 	}
 	said("without the program", all, true)
 	t.Log(unbloat("revert"))
-	if exec.Command("nft", "list", "table", "inet", "unbloat").Run() == nil {
+	if exec.Command("nft", "list", "table", "inet", "unbloat_wan").Run() == nil {
 		t.Error("the table is still there")
 	}
 	if out, _ := exec.Command("tc", "qdisc", "show").Output(); strings.Contains(string(out), "cake") {

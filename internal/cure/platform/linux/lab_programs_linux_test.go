@@ -15,6 +15,25 @@ import (
 	"unbloat/testkit/labtest"
 )
 
+// voice and last are the tins of a call, and of what comes last, of so many.
+func voice(n int) int { return n - 1 }
+func last(int) int    { return 0 }
+
+// inTin is how many packets a tin of a device's CAKE has sent.
+func inTin(t *testing.T, device string, tin func(n int) int) int {
+	t.Helper()
+	var seen []struct {
+		Tins []struct {
+			Packets int `json:"sent_packets"`
+		} `json:"tins"`
+	}
+	text := sh(t, "tc -s -j qdisc show dev "+device+" root")
+	if err := json.Unmarshal([]byte(text), &seen); err != nil || len(seen) != 1 || len(seen[0].Tins) == 0 {
+		t.Fatalf("%s: %v: %s", device, err, text)
+	}
+	return seen[0].Tins[tin(len(seen[0].Tins))].Packets
+}
+
 // TestClassifierByBPFInLab, on a real kernel behind NAT: `apply`
 // loads the programs and attaches them to both CAKEs, without nftables; a call gets
 // class voice in both directions, and `why` and `status` know its machine by its own
@@ -77,21 +96,8 @@ func TestClassifierByBPFInLab(t *testing.T) {
 		})
 	}
 	call(4711)
-	inTin := func(device string, tin func(n int) int) int {
-		t.Helper()
-		var seen []struct {
-			Tins []struct {
-				Packets int `json:"sent_packets"`
-			} `json:"tins"`
-		}
-		text := run("tc", "-s", "-j", "qdisc", "show", "dev", device, "root")
-		if err := json.Unmarshal([]byte(text), &seen); err != nil || len(seen) != 1 || len(seen[0].Tins) == 0 {
-			t.Fatalf("%s: %v: %s", device, err, text)
-		}
-		return seen[0].Tins[tin(len(seen[0].Tins))].Packets
-	}
 	for _, device := range []string{"wan", "ifb4wan"} {
-		if got := inTin(device, func(n int) int { return n - 1 }); got < 98 {
+		if got := inTin(t, device, voice); got < 98 {
 			t.Errorf("%s: the first tin has had %d packets of a call, not 98 or more", device, got)
 		}
 	}
@@ -119,7 +125,6 @@ func TestClassifierByBPFInLab(t *testing.T) {
 	if strings.Contains(again, "tc ") || strings.Contains(again, "classifier load") {
 		t.Errorf("what is applied would be changed: %s", again)
 	}
-	voice := func(n int) int { return n - 1 }
 	var spoken net.Conn
 	within(t, lab.Host(1), func() {
 		var err error
@@ -128,7 +133,7 @@ func TestClassifierByBPFInLab(t *testing.T) {
 		}
 	})
 	talk(t, spoken, 100)
-	up, down := inTin("wan", voice), inTin("ifb4wan", voice)
+	up, down := inTin(t, "wan", voice), inTin(t, "ifb4wan", voice)
 	const seed = 1
 	t.Logf("flood with seed %d", seed)
 	flooded := make(chan struct{})
@@ -140,8 +145,8 @@ func TestClassifierByBPFInLab(t *testing.T) {
 	<-flooded
 	spoken.Close()
 	t.Logf("in the flood: %d of 150 answered, the longest wait %v", answered, longest)
-	if answered != 150 || inTin("wan", voice)-up < 150 || inTin("ifb4wan", voice)-down < 150 {
-		t.Errorf("in the flood %d of 150 packets were answered; %d and %d had class voice", answered, inTin("wan", voice)-up, inTin("ifb4wan", voice)-down)
+	if answered != 150 || inTin(t, "wan", voice)-up < 150 || inTin(t, "ifb4wan", voice)-down < 150 {
+		t.Errorf("in the flood %d of 150 packets were answered; %d and %d had class voice", answered, inTin(t, "wan", voice)-up, inTin(t, "ifb4wan", voice)-down)
 	}
 	run("ip", "addr", "add", "192.168.77.1/24", "dev", "lo") // machines may be behind it, which nobody numbers
 	apply("bpf")
@@ -160,7 +165,7 @@ func TestClassifierByBPFInLab(t *testing.T) {
 	}
 	call(4712)
 	for _, device := range []string{"wan", "ifb4wan"} {
-		if got := inTin(device, func(int) int { return 0 }); got < 98 {
+		if got := inTin(t, device, last); got < 98 {
 			t.Errorf("%s: the last tin has had %d packets of what a rule names, not 98 or more", device, got)
 		}
 	}

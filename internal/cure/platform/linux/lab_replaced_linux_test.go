@@ -28,7 +28,7 @@ func TestReplacedRuleInLab(t *testing.T) {
 	// first is the first rule that names traffic, and its handle.
 	first := func() (rule, handle string) {
 		t.Helper()
-		chain := run("nft", "-a", "list", "chain", "inet", "unbloat", "up_class")
+		chain := run("nft", "-a", "list", "chain", "inet", "unbloat_wan", "up_class")
 		m := regexp.MustCompile(`(?m)^\s+(.* 5004 .*) # handle (\d+)$`).FindStringSubmatch(chain)
 		if m == nil {
 			t.Fatalf("no rule names the port: %s", chain)
@@ -42,14 +42,14 @@ func TestReplacedRuleInLab(t *testing.T) {
 	}{
 		{"replaced", func() {
 			rule, handle := first()
-			run("nft", "replace", "rule", "inet", "unbloat", "up_class", "handle", handle, strings.Replace(rule, "5004", "5005", 1))
+			run("nft", "replace", "rule", "inet", "unbloat_wan", "up_class", "handle", handle, strings.Replace(rule, "5004", "5005", 1))
 		}},
 		{"moved", func() {
 			rule, handle := first()
-			run("nft", "delete", "rule", "inet", "unbloat", "up_class", "handle", handle)
-			run("nft", "add", "rule", "inet", "unbloat", "up_class", rule)
+			run("nft", "delete", "rule", "inet", "unbloat_wan", "up_class", "handle", handle)
+			run("nft", "add", "rule", "inet", "unbloat_wan", "up_class", rule)
 		}},
-		{"put in", func() { run("nft", "insert", "rule", "inet", "unbloat", "up_class", "drop") }},
+		{"put in", func() { run("nft", "insert", "rule", "inet", "unbloat_wan", "up_class", "drop") }},
 	}
 	if !labtest.Long() {
 		changes = changes[1:2] // nft lists as many rules, and the same ones
@@ -67,9 +67,9 @@ func TestReplacedRuleInLab(t *testing.T) {
 			t.Errorf("%s: applied again, and there is something left to do:\n%s", x.what, out)
 		}
 	}
-	run("nft", "insert", "rule", "inet", "unbloat", "up_class", "drop")
+	run("nft", "insert", "rule", "inet", "unbloat_wan", "up_class", "drop")
 	t.Log(run(labtest.Unbloat(), "revert"))
-	if exec.Command("nft", "list", "table", "inet", "unbloat").Run() == nil {
+	if exec.Command("nft", "list", "table", "inet", "unbloat_wan").Run() == nil {
 		t.Error("the table is still there")
 	}
 }

@@ -68,7 +68,7 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, earlier platform.Sta
 	if resolver, err = observeResolver(ctx, b.Runner, p, resolver); err != nil {
 		return nil, err
 	}
-	out := state{State: s, Table: ReadTable(ctx, b.Runner), Resolver: resolver, Programs: observePrograms(ctx, b.Runner, p, s, pinned)}
+	out := state{State: s, Table: ReadTable(ctx, b.Runner, p.WAN), Resolver: resolver, Programs: observePrograms(ctx, b.Runner, p, s, pinned)}
 	if out.Table.Text == "" {
 		ok, known := Privileged(ctx, b.Runner)
 		out.Hidden = known && !ok
@@ -98,10 +98,8 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.
 	if err != nil {
 		return nil, b.orLasting(ctx, p, s.State, err)
 	}
-	if err := checkResolver(s.Resolver); err != nil {
-		return nil, err
-	}
-	if err := CheckMarks(ctx, b.Runner, p); err != nil {
+	at := cmp.Or(s.Resolver, &resolverConfig{}).Path
+	if err := cmp.Or(checkResolver(s.Resolver), CheckDomains(ctx, b.Runner, p, at), CheckMarks(ctx, b.Runner, p)); err != nil {
 		return nil, err
 	}
 	loaded := wantedPrograms(p)
@@ -114,16 +112,6 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.
 		return nil, err
 	}
 	want := state{State: tree, Programs: loaded, Table: Listed(ctx, b.Runner, s.Table, nft.Render(p, tc.OurRoot)), Resolver: s.Resolver.put(nft.ResolverFile(p))}
-	if others(s, p.WAN) {
-		if want.Table.Text != "" {
-			e := &platform.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: "another WAN's is divided already, and there is one table for one", Or: withoutClasses()}
-			if want.Table.IsShortWay() {
-				e.Doing, e.Remedy, e.Or = "carry connections of "+p.WAN+" by a flow table", "plan this one without --flow-table", nil
-			}
-			return nil, e
-		}
-		want.Table, want.Resolver = s.Table, s.Resolver
-	}
 	if want.Programs == nil && s.Programs != nil {
 		want.Programs = &programs{}
 	}
@@ -165,32 +153,14 @@ func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platf
 			return nil, err
 		}
 	}
-	without := state{State: tc.Baseline(s.State, o.State)} // a table with our name is always ours
+	without := state{State: tc.Baseline(s.State, o.State), Resolver: s.Resolver} // a table with our name is always ours
 	if s.Programs != nil {
 		without.Programs = &programs{}
 	}
-	switch {
-	case others(s):
-		without.Table, without.Resolver = s.Table, s.Resolver
-	case o.Resolver != nil:
-		without.Resolver = o.Resolver
-	case checkResolver(s.Resolver) == nil:
+	if checkResolver(s.Resolver) == nil {
 		without.Resolver = s.Resolver.put("")
-	default:
-		without.Resolver = s.Resolver
 	}
 	return encode(without)
-}
-
-// others reports whether the table belongs to another WAN: to none of the
-// observed devices, nor to wans.
-func others(s state, wans ...string) bool {
-	for _, d := range s.Devices {
-		if !d.Beneath {
-			wans = append(wans, d.Name)
-		}
-	}
-	return s.Table.Text != "" && !s.Table.Of(wans...)
 }
 
 // Compare returns the steps from actual to wanted, and the differences as text

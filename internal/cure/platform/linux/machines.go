@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"unbloat/internal/cure/classify"
 	"unbloat/internal/cure/lang/nft"
@@ -26,7 +27,7 @@ func Connections(ctx context.Context, r platform.Runner, p plan.Plan) []platform
 	if err != nil {
 		return nil
 	}
-	home, sets := homeOf(ctx, r, p.WAN), setsOf(ctx, r)
+	home, sets := homeOf(ctx, r, p.WAN), setsOf(ctx, r, p.WAN)
 	var all []platform.Connection
 	for line := range strings.Lines(string(out)) {
 		f, up, down, ok := listed(line, home)
@@ -51,7 +52,7 @@ func decided(ctx context.Context, r platform.Runner, p plan.Plan) func(f classif
 	if p.Classes.ByBPF() {
 		return decidedByProgram(ctx, r, p)
 	}
-	sets := setsOf(ctx, r)
+	sets := setsOf(ctx, r, p.WAN)
 	return func(f classify.Flow, d plan.Direction, carried unit.Size) (platform.Decided, bool) {
 		return platform.ByRules(p, d, f, carried, inSets(f, sets))
 	}
@@ -135,15 +136,16 @@ func lanOf(ctx context.Context, r platform.Runner, wan, lan string) (name string
 	return name, true
 }
 
-// setsOf returns a function that looks up keys in the table's sets. Each set is
+// setsOf returns a function that looks up keys in the sets of a WAN's table. Each set is
 // listed only once.
-func setsOf(ctx context.Context, r platform.Runner) func(set, key string) bool {
+func setsOf(ctx context.Context, r platform.Runner, wan string) func(set, key string) bool {
+	table := sync.OnceValue(func() string { return ReadTable(ctx, r, wan).Name() })
 	sets := map[string]map[string]bool{}
 	numbered := strings.NewReplacer("tcp . ", "6 . ", "udp . ", "17 . ") // nft -n lists protocols by number
 	return func(set, key string) bool {
 		keys, ok := sets[set]
 		if !ok {
-			out, _ := platform.Output(ctx, r, "nft", "-n", "list", "set", nft.Family, nft.TableIs, set)
+			out, _ := platform.Output(ctx, r, "nft", "-n", "list", "set", nft.Family, table(), set)
 			keys = elementsOf(string(out))
 			sets[set] = keys
 		}

@@ -90,7 +90,7 @@ func whyProgram(ctx context.Context, r platform.Runner, p plan.Plan, f classify.
 		a.Flow.Home, a.Flow.Far = f.Far, f.Home
 	}
 	a.Note = noteOf(f, a.Flow)
-	sets, hidden := setsOf(ctx, r), ""
+	sets, hidden := setsOf(ctx, r, p.WAN), ""
 	if !known {
 		hidden = unremembered(ctx, r, p)
 	}
@@ -238,7 +238,7 @@ func Flows(ctx context.Context, r platform.Runner) map[string]map[string]int {
 
 // decidedByProgram returns the classes of flows as the programs decided of their last packets.
 func decidedByProgram(ctx context.Context, r platform.Runner, p plan.Plan) func(f classify.Flow, d plan.Direction, carried unit.Size) (platform.Decided, bool) {
-	t, sets := programTables(ctx, r, wantedPrograms(p).Keys[0]), setsOf(ctx, r)
+	t, sets := programTables(ctx, r, wantedPrograms(p).Keys[0]), setsOf(ctx, r, p.WAN)
 	return func(f classify.Flow, d plan.Direction, carried unit.Size) (platform.Decided, bool) {
 		packet := f.Of(d)
 		if i := classify.Match(p.Classes.Rules, &packet, carried, inSets(f, sets)); i >= 0 {

@@ -43,10 +43,10 @@ func table(p plan.Plan) []platform.PlanPart {
 		return nil
 	}
 	if t.IsShortWay() {
-		return []platform.PlanPart{{Where: "the flow table, by nftables, which carries established connections the short way:", Text: "nft -f - <<'END'\n" + t.Load() + "END\n"}}
+		return []platform.PlanPart{{Where: "the flow table, by nftables, which carries established connections the short way:", Text: "nft -f - <<'END'\n" + t.Load(nft.Table{}) + "END\n"}}
 	}
 	parts := []platform.PlanPart{{Where: "what rules name, by nftables:",
-		Text: "nft -f - <<'END'\n" + t.Load() + "END\n"}}
+		Text: "nft -f - <<'END'\n" + t.Load(nft.Table{}) + "END\n"}}
 	return append(parts, ResolverPart(p, "/etc/dnsmasq.d")...)
 }
 
@@ -58,7 +58,7 @@ func ResolverPart(p plan.Plan, dir string) []platform.PlanPart {
 		return nil
 	}
 	return []platform.PlanPart{{Where: "domains: a file in " + dir + " (dnsmasq 2.87 or newer, built with nftset), so that their addresses come into the table's sets",
-		Text: "cat > " + dir + "/" + nft.ResolverName + " <<'END'\n" + text + "END\n"}}
+		Text: "cat > " + dir + "/" + nft.ResolverName(p.WAN) + " <<'END'\n" + text + "END\n"}}
 }
 
 // OffloadCommands returns a plan's ethtool(8) commands, one per device.

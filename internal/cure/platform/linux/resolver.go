@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -13,7 +14,7 @@ import (
 	"unbloat/internal/cure/platform/conf"
 )
 
-// A resolverConfig is the file that makes the router's resolver, dnsmasq(8),
+// A resolverConfig is a WAN's file that makes the router's resolver, dnsmasq(8),
 // fill the sets of rules that name domains. dnsmasq reads it at start.
 type resolverConfig struct {
 	Path    string   `json:"path"`
@@ -36,8 +37,11 @@ func (f *resolverConfig) put(text string) *resolverConfig {
 		return nil
 	}
 	out := *f
-	if out.Files = f.Files.Without(f.Path); text != "" {
-		out.Files = f.Files.Put(f.Path, text, "644")
+	for _, x := range f.Files { // also what an earlier version had
+		out.Files = out.Files.Without(x.Path)
+	}
+	if text != "" {
+		out.Files = out.Files.Put(f.Path, text, "644")
 	}
 	return &out
 }
@@ -76,28 +80,29 @@ func (f *resolverConfig) steps(w *resolverConfig, fresh bool) []platform.Step {
 }
 
 // domains reports whether a rule of the plan names a domain.
-func domains(p plan.Plan) bool { return nft.Resolver(p) != nil }
+func domains(p plan.Plan) bool { return nft.ResolverFile(p) != "" }
 
 // observeResolver reads the resolverConfig of a plan that names domains, or of
 // an earlier state; nil if there is neither, or no suitable resolver.
 func observeResolver(ctx context.Context, r platform.Runner, p plan.Plan, earlier *resolverConfig) (*resolverConfig, error) {
 	f := earlier
-	if f == nil {
-		if !domains(p) {
-			return nil, nil
-		}
-		found, _ := findResolver(ctx, r)
-		if found == nil {
-			return nil, nil
-		}
-		f = found
+	if f == nil && domains(p) {
+		f, _ = findResolver(ctx, r, p.WAN)
 	}
-	files, err := conf.Read(ctx, r, f.Path)
+	if f == nil {
+		return nil, nil
+	}
+	at, old := path.Join(path.Dir(f.Path), nft.ResolverName(p.WAN)), path.Join(path.Dir(f.Path), nft.EarlierFile)
+	files, err := conf.Read(ctx, r, at, old)
 	if err != nil {
 		return nil, fmt.Errorf("read what dnsmasq is told: %w", err)
 	}
+	// An earlier version's file goes, if it is not another WAN's.
+	if t := listTable(ctx, r, p.WAN, nft.Earlier); !strings.HasPrefix(files.Text(old), nft.ResolverMark) || t.Text != "" && !t.Of(p.WAN) {
+		files = slices.DeleteFunc(files, func(x conf.File) bool { return strings.HasPrefix(x.Path, old) })
+	}
 	_, err = platform.Output(ctx, r, "pidof", "dnsmasq")
-	return &resolverConfig{Path: f.Path, Restart: f.Restart, Runs: err == nil, Files: files}, nil
+	return &resolverConfig{Path: at, Restart: f.Restart, Runs: err == nil, Files: files}, nil
 }
 
 // checkResolver returns an error if a foreign file has our name.
@@ -109,9 +114,34 @@ func checkResolver(f *resolverConfig) error {
 	return nil
 }
 
+// CheckDomains returns an error if another file beside at has dnsmasq fill sets for a domain of
+// the plan, or for one above or below it: of all lines that fit a name dnsmasq takes one.
+func CheckDomains(ctx context.Context, r platform.Runner, p plan.Plan, at string) error {
+	if !domains(p) || at == "" {
+		return nil
+	}
+	var fits []string
+	for _, x := range p.Classes.Rules {
+		for _, name := range x.Domain {
+			fits = append(fits, "[/.]"+regexp.QuoteMeta(name))
+			for _, above, more := strings.Cut(name, "."); more; _, above, more = strings.Cut(above, ".") {
+				fits = append(fits, "/"+regexp.QuoteMeta(above))
+			}
+		}
+	}
+	out, _ := platform.Output(ctx, r, "grep", "-rlsiE", "^nftset=.*("+strings.Join(fits, "|")+")/", path.Dir(at)) // fails if there is none
+	for file := range strings.FieldsSeq(string(out)) {
+		if file != at && path.Base(file) != nft.EarlierFile {
+			return &platform.PreconditionError{Doing: "have dnsmasq fill the sets of domains", What: file + " has it fill sets with the same names, and of those it fills one",
+				Remedy: "name a domain in rules of one line alone"}
+		}
+	}
+	return nil
+}
+
 // findResolver looks for the router's dnsmasq; if none can fill nftables sets,
 // it returns the reason.
-func findResolver(ctx context.Context, r platform.Runner) (*resolverConfig, string) {
+func findResolver(ctx context.Context, r platform.Runner, wan string) (*resolverConfig, string) {
 	out, err := platform.Output(ctx, r, "pidof", "dnsmasq")
 	if err != nil {
 		if _, err := platform.Output(ctx, r, "pidof", "unbound"); err == nil {
@@ -138,7 +168,7 @@ func findResolver(ctx context.Context, r platform.Runner) (*resolverConfig, stri
 		}
 		const root = 0
 		if dir, strange = platform.TrustedDir(ctx, r, dir, root); strange == nil {
-			f.Path = path.Join(dir, nft.ResolverName)
+			f.Path = path.Join(dir, nft.ResolverName(wan))
 			break
 		}
 	}

@@ -13,10 +13,11 @@ import (
 	"unbloat/internal/cure/platform/linux"
 	"unbloat/reason"
 	"unbloat/testkit/fake"
+	"unbloat/testkit/linuxfake"
 	"unbloat/unit"
 )
 
-const resolverFile = "/etc/dnsmasq.d/unbloat.conf"
+const resolverFile = "/etc/dnsmasq.d/unbloat_wan.conf"
 
 // nobody is a watchdog that never acts.
 type nobody struct{}
@@ -33,7 +34,12 @@ func domainPlan(t *testing.T, r platform.Runner) plan.Plan {
 
 func domainPlanFor(t *testing.T, r platform.Runner, name string) plan.Plan {
 	t.Helper()
-	facts, err := linux.Detect(t.Context(), r, "wan", "lan")
+	return domainPlanOn(t, r, "wan", "lan", name)
+}
+
+func domainPlanOn(t *testing.T, r platform.Runner, wan, lan, name string) plan.Plan {
+	t.Helper()
+	facts, err := linux.Detect(t.Context(), r, wan, lan)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +76,7 @@ func TestDomainsInTransaction(t *testing.T) {
 		if err := begin(); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(d.Knows, "nftset=/zoom.us/4#inet#unbloat#far4_1,6#inet#unbloat#far6_1\n") || d.Starts != 1 {
+		if !strings.Contains(d.Knows, "nftset=/zoom.us/4#inet#unbloat_wan#far4_1,6#inet#unbloat_wan#far6_1\n") || d.Starts != 1 {
 			t.Fatalf("after %d starts dnsmasq knows %q", d.Starts, d.Knows)
 		}
 	}
@@ -94,6 +100,69 @@ func TestDomainsInTransaction(t *testing.T) {
 	})
 	if err := begin(); err == nil || f.Text() != before {
 		t.Errorf("dnsmasq did not start: %v, and this is left:\n%s", err, f.Text())
+	}
+}
+
+// TestDomainsOfSeveralWANs: each WAN has a file of its own for dnsmasq, which a change of
+// another leaves alone. A domain that another's file names, itself or one above or below, is
+// refused. The file of an earlier version goes with its WAN's next change.
+func TestDomainsOfSeveralWANs(t *testing.T) {
+	f := fake.NewLinux()
+	f.WithDnsmasq()
+	for _, dev := range []string{"wan2", "lan2"} {
+		f.Kernel.Devices = append(f.Kernel.Devices, &linuxfake.Device{Name: dev, Kind: "veth", Up: true, MTU: 1500})
+	}
+	const first, second, earlier = resolverFile, "/etc/dnsmasq.d/unbloat_wan2.conf", "/etc/dnsmasq.d/unbloat.conf"
+	e := &apply.Engine{Backend: &linux.Backend{Runner: f}, Runner: f, Dir: t.TempDir(), Watchdog: nobody{}}
+	change := func(wan, name string) error {
+		t.Helper()
+		p := domainPlanOn(t, f, wan, strings.Replace(wan, "wan", "lan", 1), name)
+		tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
+		if err != nil {
+			return err
+		}
+		defer tr.Close()
+		return tr.Commit()
+	}
+	start := f.Text()
+	if err := change("wan", "eu.zoom.us"); err != nil {
+		t.Fatal(err)
+	}
+	one := f.Text()
+	for _, name := range []string{"eu.zoom.us", "zoom.us", "a.eu.zoom.us"} {
+		var pre *platform.PreconditionError
+		if err := change("wan2", name); !errors.As(err, &pre) || !strings.Contains(err.Error(), first) || f.Text() != one {
+			t.Errorf("%s on both: %v", name, err)
+		}
+	}
+	for _, name := range []string{"u.zoom.us", "meet.example"} {
+		if err := change("wan2", name); err != nil || !strings.Contains(f.Files[second], "nftset=/"+name+"/4#inet#unbloat_wan2#far4_1,") {
+			t.Fatalf("%s: %v\n%s", name, err, f.Text())
+		}
+	}
+	for _, wan := range []string{"wan2", "wan"} {
+		if _, _, err := e.Revert(t.Context(), apply.Journal{WAN: wan}); err != nil {
+			t.Fatal(err)
+		}
+		if wan == "wan2" && f.Text() != one {
+			t.Errorf("the second is reverted:\n%s\nwant\n%s", f.Text(), one)
+		}
+	}
+	if f.Text() != start {
+		t.Errorf("both are reverted:\n%s", f.Text())
+	}
+
+	if err := change("wan", "zoom.us"); err != nil {
+		t.Fatal(err)
+	}
+	f.Files[earlier] = strings.ReplaceAll(f.Files[first], "unbloat_wan", "unbloat")
+	f.Kernel.Table = strings.ReplaceAll(f.Kernel.Table, "unbloat_wan", "unbloat")
+	delete(f.Files, first)
+	if err := change("wan2", "meet.example"); err != nil || f.Files[earlier] == "" || f.Files[second] == "" {
+		t.Fatalf("beside an earlier version's: %v\n%s", err, f.Text())
+	}
+	if err := change("wan", "zoom.us"); err != nil || f.Files[earlier] != "" || f.Files[first] == "" || strings.Contains(f.Kernel.Table, "table inet unbloat {") {
+		t.Fatalf("in place of an earlier version's: %v\n%s", err, f.Text())
 	}
 }
 

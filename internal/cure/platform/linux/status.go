@@ -209,7 +209,7 @@ func Detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Capab
 	if f.OthersMarks, err = OthersMarks(ctx, r); err != nil {
 		return f, err
 	}
-	if found, why := findResolver(ctx, r); found != nil {
+	if found, why := findResolver(ctx, r, wan); found != nil {
 		f.Resolver = found.Path
 	} else {
 		f.NoResolver = why

@@ -1,6 +1,7 @@
 package linux
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -104,7 +105,7 @@ func FirstCommands(p plan.Plan) ([][]string, error) {
 }
 
 // Restore returns the commands that restore a snapshot: they remove everything that
-// may exist and make it again. Some may fail. It leaves the table of another WAN alone.
+// may exist and make it again. Some may fail.
 func (b *Backend) Restore(before, wanted platform.State) ([]platform.Step, error) {
 	s, err := decode(before)
 	if err != nil {
@@ -116,18 +117,14 @@ func (b *Backend) Restore(before, wanted platform.State) ([]platform.Step, error
 			return nil, err
 		}
 	}
-	var steps []platform.Step
-	if !others(s) {
-		steps = append(steps, platform.Step{Argv: []string{"nft", "delete", "table", nft.Family, nft.TableIs}})
-	}
+	made := cmp.Or(w.Table, nft.Table{WAN: s.Table.WAN})
+	steps := []platform.Step{{Argv: []string{"nft", "delete", "table", nft.Family, made.Name()}}}
 	steps = append(steps, b.queueSteps(tc.Restoring(s.State, w.State))...)
 	steps = append(steps, dropPrograms(w.Programs, s.Programs)...)
 	if b.Remote && s.Programs != nil {
 		steps = append(steps, forgetOthers(s.Programs.WAN, s.Programs.Keys))
 	}
-	if !others(s) {
-		steps = append(steps, tableSteps(nft.Table{}, s.Table)...)
-	}
+	steps = append(steps, tableSteps(nft.Table{}, s.Table)...)
 	if s.Resolver != nil {
 		steps = append(append(steps, s.Resolver.Files.Restore()...), platform.Step{Argv: s.Resolver.Restart})
 	}

@@ -11,8 +11,8 @@ import (
 	"unbloat/internal/cure/platform"
 )
 
-// A state is everything that is read and changed on one router: its devices,
-// our nftables table and the resolver's configuration for it.
+// A state is everything that is read and changed for one WAN: its devices,
+// its nftables table and the resolver's configuration for it.
 type state struct {
 	tc.State
 	Table nft.Table `json:"nft,omitzero"`
@@ -23,17 +23,28 @@ type state struct {
 	Programs *programs       `json:"bpf,omitempty"`
 }
 
-// ReadTable reads our table; it is empty if nft(8) is missing or fails.
-// Verification then reports the wanted table as missing.
-func ReadTable(ctx context.Context, r platform.Runner) nft.Table {
-	out, err := platform.Output(ctx, r, listTable()...)
-	if err != nil {
-		return nft.Table{}
+// ReadTable reads a WAN's table; it is empty if nft(8) is missing or fails.
+// Verification then reports the wanted table as missing. Without a table of its own it is that
+// of an earlier version, if that one was for this WAN.
+func ReadTable(ctx context.Context, r platform.Runner, wan string) nft.Table {
+	if t := listTable(ctx, r, wan, plan.OwnName(wan)); t.Text != "" {
+		return t
 	}
-	return nft.Table{Text: string(out)}
+	if t := listTable(ctx, r, wan, nft.Earlier); t.Of(wan) {
+		return t
+	}
+	return nft.Table{WAN: wan}
 }
 
-// LostClasses lists where our table differs from what an applied plan wants,
+func listTable(ctx context.Context, r platform.Runner, wan, name string) nft.Table {
+	out, err := platform.Output(ctx, r, strings.Fields(listing+name)...)
+	if err != nil {
+		return nft.Table{WAN: wan}
+	}
+	return nft.Table{WAN: wan, Text: string(out)}
+}
+
+// LostClasses lists where the WAN's table differs from what an applied plan wants,
 // for people: a flush of nftables' rules removes it, and then what rules name is
 // treated as all else. It returns nil if nothing differs or this user can't read
 // the table.
@@ -41,7 +52,10 @@ func LostClasses(ctx context.Context, r platform.Runner, p plan.Plan) []string {
 	if ok, known := Privileged(ctx, r); known && !ok {
 		return nil
 	}
-	listed, want := ReadTable(ctx, r), nft.Render(p, tc.OurRoot)
+	listed, want := ReadTable(ctx, r, p.WAN), nft.Render(p, tc.OurRoot)
+	if listed.Name() == nft.Earlier { // it does the same
+		want.Text = strings.Replace(want.Text, want.Name(), nft.Earlier, 1)
+	}
 	if listed.Text != "" {
 		want = Listed(ctx, r, listed, want)
 	}
@@ -68,17 +82,16 @@ func Listed(ctx context.Context, r platform.Runner, now, want nft.Table) nft.Tab
 	if want.Text == "" || len(nft.Differences(now, want)) == 0 {
 		return want
 	}
-	script := "nft -f - && exec " + strings.Join(listTable(), " ") // constant words only
-	out, _, err := r.Run(ctx, []string{"unshare", "--net", "--", "sh", "-c", script}, []byte(want.Load()))
+	script := "nft -f - && exec " + listing + want.Name() // words of letters, digits and underscores
+	out, _, err := r.Run(ctx, []string{"unshare", "--net", "--", "sh", "-c", script}, []byte(want.Load(now)))
 	if err != nil {
 		return want // an error here shows up again in the readback
 	}
 	return want.ListedAs(string(out))
 }
 
-func listTable() []string {
-	return []string{"nft", "-s", "-t", "list", "table", nft.Family, nft.TableIs}
-}
+// listing is the command that lists the table that is named behind it.
+const listing = "nft -s -t list table " + nft.Family + " "
 
 // unknownForm returns what to do if the readback differs only in our table's
 // rules, which may be right but listed in an unknown form.
@@ -123,9 +136,9 @@ func tableSteps(actual, wanted nft.Table) []platform.Step {
 	case len(nft.Differences(actual, wanted)) == 0:
 		return nil
 	case wanted.Text == "":
-		return []platform.Step{{Argv: []string{"nft", "delete", "table", nft.Family, nft.TableIs}}}
+		return []platform.Step{{Argv: []string{"nft", "delete", "table", nft.Family, actual.Name()}}}
 	}
-	return []platform.Step{{Argv: []string{"nft", "-f", "-"}, Stdin: wanted.Load()}}
+	return []platform.Step{{Argv: []string{"nft", "-f", "-"}, Stdin: wanted.Load(actual)}}
 }
 
 // checkTable tests whether nft(8) and the kernel accept the table, before
@@ -143,7 +156,7 @@ func CheckTable(ctx context.Context, r platform.Runner, wan string, now, want nf
 	if want.Text == "" || len(nft.Differences(now, want)) == 0 {
 		return nil
 	}
-	_, said, err := r.Run(ctx, checkRules(), []byte(want.Load()))
+	_, said, err := r.Run(ctx, checkRules(), []byte(want.Load(now)))
 	var missing *platform.MissingToolError
 	line, _, _ := strings.Cut(strings.TrimSpace(string(said)), "\n")
 	switch {
@@ -171,7 +184,7 @@ func withoutClasses() *platform.Setting {
 // them, and the ctinfo action is there if its module is.
 func probeClasses(ctx context.Context, r platform.Runner) (why string, noMarks bool) {
 	argv := []string{"unshare", "--net", "--", "nft", "--echo", "-f", "-"}
-	out, said, err := r.Run(ctx, argv, []byte(nft.Sample()))
+	out, said, err := r.Run(ctx, argv, []byte(nft.Sample().Text))
 	taken := strings.Contains(string(out), "update @")
 	var missing *platform.MissingToolError
 	alone := errors.As(err, &missing)
@@ -179,7 +192,7 @@ func probeClasses(ctx context.Context, r platform.Runner) (why string, noMarks b
 		if ok, known := Privileged(ctx, r); known && !ok {
 			return "", false // this user can't tell: apply will
 		}
-		_, said, err = r.Run(ctx, checkRules(), []byte(nft.Table{Text: nft.Sample()}.Load()))
+		_, said, err = r.Run(ctx, checkRules(), []byte(nft.Sample().Load(nft.Table{})))
 		if taken = err == nil; errors.As(err, &missing) {
 			said = []byte("there is no nft(8)")
 		}

@@ -27,7 +27,7 @@ func Why(ctx context.Context, r platform.Runner, p plan.Plan, f classify.Flow) p
 			a.Flow.Home, a.Flow.Far = f.Far, f.Home
 		}
 		a.Note = noteOf(f, a.Flow)
-		known = inSets(a.Flow, setsOf(ctx, r))
+		known = inSets(a.Flow, setsOf(ctx, r, p.WAN))
 	}
 	for _, d := range []plan.Direction{plan.DirectionUp, plan.DirectionDown} {
 		s := p.Up

@@ -67,7 +67,7 @@ func TestSQMScriptInLab(t *testing.T) {
 		}
 		run("sqm_stop")
 		held, err := linux.HeldBy(ctx, router, lab.RouterWAN)
-		if err != nil || len(held) > 0 || linux.ReadTable(ctx, router).Text != "" {
+		if err != nil || len(held) > 0 || linux.ReadTable(ctx, router, lab.RouterWAN).Text != "" {
 			t.Errorf("%s: stopped, and this is left: %v %v", aqm, held, err)
 		}
 	}

@@ -5,6 +5,7 @@
 package openwrt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,22 +35,6 @@ const (
 type Backend struct {
 	platform.Plain
 	Runner platform.Runner
-}
-
-// SectionName returns the name of our section for a WAN: uci allows letters,
-// digits and underscores.
-func SectionName(wan string) string {
-	var b strings.Builder
-	b.WriteString(sqm.SectionName + "_")
-	for _, c := range []byte(wan) {
-		switch {
-		case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9':
-			b.WriteByte(c)
-		default:
-			fmt.Fprintf(&b, "_%02x", c)
-		}
-	}
-	return b.String()
 }
 
 // Observe reads the settings, from the file and as uci(1) has them, and the WAN's
@@ -85,24 +70,26 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ platform.State) (p
 	for _, h := range held {
 		s.Facts = append(s.Facts, h.Fact())
 	}
-	if key := linux.ProgramsOn(ctx, b.Runner, p.WAN, plan.IFBName(p.WAN)); key != "" {
-		s.Facts = append(s.Facts, programs(p.WAN, key))
-	}
-	if t := linux.ReadTable(ctx, b.Runner); t.Of(p.WAN) {
-		s.Facts = append(s.Facts, conf.Fact{Kind: conf.Table, Of: p.WAN, Text: t.Digest()})
-	} else if t.Text != "" {
-		s.Others = append(s.Others, t.Digest())
-	}
+	s.Facts = append(s.Facts, classified(p.WAN, linux.ProgramsOn(ctx, b.Runner, p.WAN, plan.IFBName(p.WAN)), linux.ReadTable(ctx, b.Runner, p.WAN))...)
 	return conf.Encode(s)
 }
 
-// programs is the BPF program on a WAN's shapers, by its key.
-func programs(wan, key string) conf.Fact {
-	return conf.Fact{Kind: conf.Table, Of: wan, Text: "the BPF program " + key + " on its shapers"}
+// classified is what gives classes on a WAN: the BPF program on its shapers, by its key, and
+// its table.
+func classified(wan, key string, t nft.Table) (out []conf.Fact) {
+	if key != "" {
+		out = append(out, conf.Fact{Kind: conf.Table, Of: wan, Text: "the BPF program " + key + " on its shapers"})
+	}
+	if t.Text != "" {
+		out = append(out, conf.Fact{Kind: conf.Table, Of: wan, Text: t.Digest()})
+	}
+	return out
 }
 
 // scriptPath returns the path of the script of a WAN's section.
-func scriptPath(wan string) string { return path.Join(sqm.ScriptDir, sqm.ScriptName(SectionName(wan))) }
+func scriptPath(wan string) string {
+	return path.Join(sqm.ScriptDir, sqm.ScriptName(plan.OwnName(wan)))
+}
 
 // settings returns a section's options.
 func settings(s sqm.Section) []conf.Fact {
@@ -135,7 +122,7 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ platform.State
 	if err != nil {
 		return nil, err
 	}
-	section, _, err := sqm.RenderAs(p, SectionName(p.WAN))
+	section, _, err := sqm.RenderAs(p, plan.OwnName(p.WAN))
 	if err != nil {
 		return nil, err
 	}
@@ -162,12 +149,7 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ platform.State
 	for _, h := range wanted(p) {
 		s.Facts = append(s.Facts, h.Fact())
 	}
-	if key := linux.ProgramKey(p); key != "" {
-		s.Facts = append(s.Facts, programs(p.WAN, key))
-	}
-	if table.Text != "" {
-		s.Facts = append(s.Facts, conf.Fact{Kind: conf.Table, Of: p.WAN, Text: table.Digest()})
-	}
+	s.Facts = append(s.Facts, classified(p.WAN, linux.ProgramKey(p), table)...)
 	return conf.Encode(s)
 }
 
@@ -182,21 +164,13 @@ func (b *Backend) classes(ctx context.Context, p plan.Plan, s conf.State) (scrip
 		return "", nft.Table{}, nil
 	}
 	table = nft.Render(p, tc.OurRoot)
-	now := linux.ReadTable(ctx, b.Runner)
-	if table.Text != "" && now.Text != "" && !now.Of(p.WAN) {
-		return "", nft.Table{}, &platform.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: "another WAN's is divided already, and there is one table for one",
-			Or: &platform.Setting{Key: "classes", Value: plan.ClassesOff}}
-	}
-	if err := linux.CheckMarks(ctx, b.Runner, p); err != nil {
-		return "", nft.Table{}, err
-	}
-	if err := linux.CheckTable(ctx, b.Runner, p.WAN, now, table); err != nil {
+	now := linux.ReadTable(ctx, b.Runner, p.WAN)
+	err = cmp.Or(linux.CheckMarks(ctx, b.Runner, p), linux.CheckDomains(ctx, b.Runner, p, sqm.FeedPath(p)),
+		linux.CheckTable(ctx, b.Runner, p.WAN, now, table), linux.CheckPrograms(ctx, b.Runner, p))
+	if err != nil {
 		return "", nft.Table{}, err
 	}
 	table = linux.Listed(ctx, b.Runner, now, table)
-	if err := linux.CheckPrograms(ctx, b.Runner, p); err != nil {
-		return "", nft.Table{}, err
-	}
 	shaping := p
 	shaping.Offloads = nil // sqm-scripts can't restore them
 	commands, err := linux.FirstCommands(shaping)
@@ -275,7 +249,7 @@ func (b *Backend) Baseline(_ context.Context, now, _ platform.State) (platform.S
 		return nil, err
 	}
 	for _, wan := range s.Scope {
-		name := SectionName(wan)
+		name := plan.OwnName(wan)
 		rest, there, err := without(s, name)
 		if err != nil {
 			return nil, err
@@ -289,10 +263,19 @@ func (b *Backend) Baseline(_ context.Context, now, _ platform.State) (platform.S
 	return conf.Encode(s)
 }
 
-// Compare returns the steps from actual to wanted.
+// Compare returns the steps from actual to wanted. A table of a name that is not wanted goes
+// first, as a script removes its own alone.
 func (b *Backend) Compare(actual, wanted platform.State) ([]platform.Step, []string, error) {
 	steps, diffs, err := conf.Compare(actual, wanted, nil, []platform.Step{restart()})
-	return scriptsLast(steps), diffs, err
+	steps = scriptsLast(steps)
+	there, _ := conf.Decode(actual) // Compare has read it
+	for _, f := range there.Facts {
+		words := strings.Fields(f.Text)
+		if f.Kind == conf.Table && words[0] == "table" && !strings.Contains(string(wanted), strings.Join(words[:3], " ")+" ") {
+			steps = append([]platform.Step{{Argv: []string{"nft", "delete", "table", nft.Family, words[2]}}}, steps...)
+		}
+	}
+	return steps, diffs, err
 }
 
 func restart() platform.Step { return platform.Step{Argv: []string{Service, "restart"}} }

@@ -38,9 +38,9 @@ func TestSQMClasses(t *testing.T) {
 		}
 		o := fake.NewOpenWrt()
 		give(t, o, &openwrt.Backend{Runner: o}, p)
-		at := sqm.ScriptDir + "/" + sqm.ScriptName(openwrt.SectionName("wan"))
+		at := sqm.ScriptDir + "/" + sqm.ScriptName(plan.OwnName("wan"))
 		script := o.Files[at]
-		if !strings.Contains(o.Files[openwrt.Config], "option script '"+sqm.ScriptName(openwrt.SectionName("wan"))+"'") || script == "" {
+		if !strings.Contains(o.Files[openwrt.Config], "option script '"+sqm.ScriptName(plan.OwnName("wan"))+"'") || script == "" {
 			t.Fatalf("%s\n%q", o.Files[openwrt.Config], script)
 		}
 		run := func(up, down, function string) []string {
@@ -73,7 +73,7 @@ func TestSQMClasses(t *testing.T) {
 // TestSQMClassesInTheWay: a missing or too old nft(8) and a foreign script are
 // reported before anything is changed.
 func TestSQMClassesInTheWay(t *testing.T) {
-	at := sqm.ScriptDir + "/" + sqm.ScriptName(openwrt.SectionName("wan"))
+	at := sqm.ScriptDir + "/" + sqm.ScriptName(plan.OwnName("wan"))
 	for name, c := range map[string]struct {
 		do   func(o *fake.OpenWrt)
 		says string
@@ -133,11 +133,45 @@ func TestSQMWithoutCtinfo(t *testing.T) {
 	if _, diffs := missing(t, b, p); len(diffs) > 0 || strings.Contains(o.Kernel.Text(), "ctinfo") {
 		t.Errorf("%q\n%s", diffs, o.Kernel.Text())
 	}
-	script := o.Files[sqm.ScriptDir+"/"+sqm.ScriptName(openwrt.SectionName("wan"))]
+	script := o.Files[sqm.ScriptDir+"/"+sqm.ScriptName(plan.OwnName("wan"))]
 	said := shell(t, "tc() { [ \"$*\" = \"${*#*ctinfo}\" ] && command tc \"$@\"; }\nsqm_warn() { command tc warned \"$@\"; }\ndo_modules() { :; }\nUPLINK=1\nDOWNLINK=1\nSQM_LIB_DIR=/dev\n"+
 		strings.Replace(script, ". ${SQM_LIB_DIR}/defaults.sh", "INSMOD=true", 1), "sqm_start")
 	if all := strings.Join(said, "\n"); !strings.Contains(all, "tc warned no action ctinfo") || !strings.Contains(all, "at 0 action skbedit priority b10a:5 action mirred egress redirect dev ifb4wan") {
 		t.Errorf("%s", all)
+	}
+}
+
+// TestSQMDomains: the script writes a file of its WAN's own for dnsmasq, beside the one that
+// an earlier version had for all WANs. That goes where the table that it is for is not there.
+func TestSQMDomains(t *testing.T) {
+	dir := t.TempDir()
+	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: openwrt.Language(), WAN: "wan", IFB: true, Resolver: dir + "/unbloat.conf"},
+		plan.Preferences{Classes: plan.ClassPreferences{Rules: []plan.Rule{{Class: plan.Voice, Domain: []string{"zoom.us"}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands, err := linux.FirstCommands(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := strings.NewReplacer(". ${SQM_LIB_DIR}/defaults.sh", "INSMOD=true", "/etc/init.d/dnsmasq", "tc dnsmasq").Replace(sqm.Script(p, linux.Programs(p), commands))
+	for _, there := range []bool{true, false} {
+		found := map[bool]string{true: "0", false: "1"}[there]
+		said := strings.Join(shell(t, "nft() { [ \"$1\" = list ] && return "+found+"; command nft \"$@\"; }\ndo_modules() { :; }\nUPLINK=1\nDOWNLINK=1\n"+script, "sqm_start"), "\n")
+		if gone := strings.Contains(said, "rm -f "+dir+"/unbloat.conf\n"); gone == there || !strings.HasSuffix(said, "tc dnsmasq restart") {
+			t.Errorf("the table is there: %v\n%s", there, said)
+		}
+	}
+	o := fake.NewOpenWrt()
+	d := o.WithDnsmasq()
+	p.Basis.Capabilities.Resolver = "/etc/dnsmasq.d/unbloat.conf"
+	o.Files[p.Basis.Capabilities.Resolver] = "server=9.9.9.9\n"
+	give(t, o, &openwrt.Backend{Runner: o}, p)
+	if !strings.Contains(d.Knows, "#inet#unbloat_wan#far4_1,") || strings.Contains(d.Knows, "9.9.9.9") {
+		t.Errorf("dnsmasq knows %q", d.Knows)
+	}
+	if text, err := os.ReadFile(dir + "/unbloat_wan.conf"); err != nil || !strings.Contains(string(text), "\nnftset=/zoom.us/4#inet#unbloat_wan#far4_1,6#inet#unbloat_wan#far6_1\n") {
+		t.Errorf("%v: %s", err, text)
 	}
 }
 
