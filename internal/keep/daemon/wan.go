@@ -51,8 +51,7 @@ type wan struct {
 	name, routerName string // the interface and its router's address, which never change
 
 	config     config.WAN
-	entries    []config.Entry // of the schedule, that hold now
-	router     *Router        // nil: not reached yet
+	router     *Router // nil: not reached yet
 	supervisor *supervise.Supervisor
 	opened     bool        // it was reached before
 	plan       *plan.Plan  // that is wanted; nil: not made yet
@@ -67,10 +66,10 @@ type wan struct {
 	calls   chan func()
 	stopped chan struct{}
 
-	ring       atomic.Pointer[metrics.Ring] // nil: nothing was noted yet
-	following  following                    // of its line
-	scheduling atomic.Bool                  // the loop is to take in what the schedule says
-	cause      cause                        // of the next mending
+	ring      atomic.Pointer[metrics.Ring] // nil: nothing was noted yet
+	following following                    // of its line
+	schedule  schedule                     // what it says of the WAN now
+	cause     cause                        // of the next mending
 
 	news  *news // what happened to the router
 	board board // what those who ask are shown
