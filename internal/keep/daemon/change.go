@@ -174,7 +174,7 @@ func (w *wan) change(ctx context.Context, from *Caller, c ChangeParams) (out Cha
 	case p.wasOff:
 		w.config, w.plan = next, nil
 	default:
-		err = w.tryOut(ctx, p, next, w.entries)
+		err = w.tryOut(ctx, p, next, w.schedule.holds)
 	}
 	if err != nil {
 		return out, err
@@ -196,7 +196,7 @@ func waitTime(seconds *float64) error {
 
 // begins returns a change that is not in force yet, with what it would be undone to.
 func (w *wan) begins(from *Caller, seconds float64) *pending {
-	return &pending{id: newChangeID(), by: from.by(), seconds: seconds, was: w.config, wasEntries: w.entries, wasOff: w.supervisor.State() == supervise.Suspended}
+	return &pending{id: newChangeID(), by: from.by(), seconds: seconds, was: w.config, wasEntries: w.schedule.holds, wasOff: w.supervisor.State() == supervise.Suspended}
 }
 
 // await has a change that is in force wait for its confirmation.
@@ -361,7 +361,8 @@ func (w *wan) tryOut(ctx context.Context, p *pending, next config.WAN, entries [
 	}
 	if usual, err := w.router.Plan(ctx, w.wanted()); err == nil && samePlan(usual, want) && w.plan != nil && w.supervisor.State() == supervise.InPlace {
 		w.abandon()
-		w.config, w.entries = next, entries
+		w.schedule.hold(entries)
+		w.config = next
 		return nil
 	}
 	w.abandon() // what follows the line would change the rates that are tried out
@@ -377,7 +378,8 @@ func (w *wan) tryOut(ctx context.Context, p *pending, next config.WAN, entries [
 		if err := t.Commit(); err != nil {
 			return err
 		}
-		w.config, w.entries, w.plan = next, entries, &want
+		w.schedule.hold(entries)
+		w.config, w.plan = next, &want
 		return nil
 	}
 	p.armed = true
@@ -498,7 +500,7 @@ func (w *wan) undoChange(ctx context.Context, p *pending, kind EventKind, by str
 	w.changes.over()
 	w.config = p.was
 	if p.planned != nil {
-		w.entries = p.wasEntries
+		w.schedule.hold(p.wasEntries)
 		w.d.plans(nil)
 	}
 	switch {

@@ -278,14 +278,15 @@ func (w *wan) stop(ctx context.Context, how config.Stop) error {
 	return err
 }
 
-// reload takes a new configuration of the same WAN, with what its schedule says now.
-func (w *wan) reload(c config.WAN, entries []config.Entry) {
+// reload takes a new configuration of the same WAN, and what its schedule says now.
+func (w *wan) reload(c config.WAN) {
 	if err := w.undoChange(context.Background(), w.changes.pending, EventReverted, ""); err != nil {
 		w.d.trouble("%s: %v", w.config.Name(), err)
 	}
-	again := c.Platform != w.config.Platform
+	now, again := w.d.now(), c.Platform != w.config.Platform
 	w.abandon()
-	w.config, w.cause, w.entries = c, causeStart, entries
+	w.schedule.take(c, w.d.entries(now), now)
+	w.config, w.cause = c, causeStart
 	if again {
 		w.close()
 	}

@@ -296,7 +296,8 @@ func (d *Daemon) add(c config.WAN) *wan {
 	if c.Router != "" {
 		poll = pollDeaf
 	}
-	w := &wan{d: d, key: key, name: c.Interface, routerName: c.Router, config: c, entries: entriesOf(c, d.memory.with(d.config.Schedule, d.now()), d.now()), calls: make(chan func()), stopped: make(chan struct{}), news: newNews()}
+	w := &wan{d: d, key: key, name: c.Interface, routerName: c.Router, config: c, calls: make(chan func()), stopped: make(chan struct{}), news: newNews()}
+	w.schedule.take(c, d.memory.with(d.config.Schedule, d.now()), d.now())
 	w.supervisor = supervise.New(time.Now(), poll, false, d.memory.isOff(key))
 	w.board.status = WANStatus{WAN: c.Interface, Router: c.Router, State: w.supervisor.State(), Since: time.Now().UTC().Format(time.RFC3339)}
 	w.board.beat, w.board.reconciled = time.Now(), map[cause]uint64{}
@@ -482,10 +483,7 @@ func (d *Daemon) reload(ctx context.Context) {
 		}
 		d.mu.Unlock()
 		if w != nil {
-			_, _ = w.call(ctx, func(context.Context) (any, error) {
-				w.reload(x, entriesOf(x, d.memory.with(c.Schedule, d.now()), d.now()))
-				return nil, nil
-			})
+			_, _ = w.call(ctx, func(context.Context) (any, error) { w.reload(x); return nil, nil })
 		}
 	}
 	if c.Metrics != old.Metrics {
@@ -546,6 +544,20 @@ func (d *Daemon) now() time.Time {
 		return d.o.Now()
 	}
 	return time.Now()
+}
+
+// every does something now and then until ctx ends.
+func every(ctx context.Context, between time.Duration, do func()) {
+	tick := time.NewTicker(between)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			do()
+		}
+	}
 }
 
 // Status returns what the daemon says of itself.

@@ -16,12 +16,12 @@ type events struct {
 	all []Happening // oldest first
 }
 
-// add remembers an event.
-func (l *events) add(e Happening) {
+// add remembers an event of now.
+func (l *events) add(now time.Time, e Happening) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.n++
-	e.N, e.Time = l.n, time.Now().UTC().Format(time.RFC3339)
+	e.N, e.Time = l.n, now.UTC().Format(time.RFC3339)
 	if len(l.all) >= mostEvents {
 		l.all = slices.Delete(l.all, 0, 1)
 	}
@@ -56,5 +56,5 @@ func (l *events) newest(of func(Happening) bool) []Happening {
 
 // happened remembers an event of the WAN.
 func (w *wan) happened(kind EventKind, by string, undone Undone, change string, what ...string) {
-	w.d.events.add(Happening{WAN: w.name, Router: w.routerName, Kind: kind, By: by, Undone: undone, Change: change, What: what})
+	w.d.events.add(time.Now(), Happening{WAN: w.name, Router: w.routerName, Kind: kind, By: by, Undone: undone, Change: change, What: what})
 }

@@ -165,7 +165,7 @@ func (w *wan) equip(p *pursuit, c steer.Config) (err error) {
 	if open == nil {
 		return errors.New("follow the line: this build can't; use the full one, or follow = false")
 	}
-	c.Clock, c.Ring = netio.ClockSince(w.d.since), w.past()
+	c.Clock, c.Ring = netio.ClockSince(w.d.since), w.past.notes()
 	c.Tell = func(text string) { w.d.log(tells, name, text) }
 	c.Line, err = w.describe(p)
 	switch {

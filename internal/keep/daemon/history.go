@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"unbloat/internal/keep/incident"
@@ -42,78 +42,87 @@ type Period struct {
 	Moment metrics.Moment
 }
 
-// past returns the ring of the WAN.
-func (w *wan) past() *metrics.Ring {
-	if w.ring.Load() == nil {
-		w.ring.CompareAndSwap(nil, metrics.NewRing())
-	}
-	return w.ring.Load()
+// A past is the part of a WAN that keeps what its line did, for a day. Others read the ring.
+type past struct {
+	ring    atomic.Pointer[metrics.Ring] // nil: nothing was noted yet
+	carried tally                        // counted last
 }
 
-// heldEvery is how often is noted what a line does that is not followed.
-const heldEvery = time.Second
-
-// A tally is what an interface had carried at a time.
+// A tally is what an interface had carried at a time; zero: that is not known.
 type tally struct {
 	at             time.Time
 	received, sent uint64
 }
 
+// since returns what was carried since an earlier one, in bit/s, if that can be told.
+func (t tally) since(was tally) (carried [2]float64, ok bool) {
+	lasted := t.at.Sub(was.at).Seconds()
+	if was.at.IsZero() || lasted <= 0 || t.received < was.received || t.sent < was.sent {
+		return carried, false
+	}
+	const bits = 8
+	return [2]float64{bits * float64(t.received-was.received) / lasted, bits * float64(t.sent-was.sent) / lasted}, true
+}
+
+// notes returns what takes in what the line does.
+func (p *past) notes() *metrics.Ring {
+	if p.ring.Load() == nil {
+		p.ring.CompareAndSwap(nil, metrics.NewRing())
+	}
+	return p.ring.Load()
+}
+
+// hold notes of a line that is not followed, if anything is known: the rates that hold, and
+// what was carried since the last time.
+func (p *past) hold(at unit.Instant, is WANStatus, now tally) {
+	way := metrics.MomentWay{Delay: metrics.NoDelay, DelayMax: metrics.NoDelay}
+	m := metrics.Moment{Way: [2]metrics.MomentWay{way, way}}
+	known := is.State == supervise.InPlace
+	if known {
+		m.Way[0].Rate, m.Way[1].Rate = float32(is.Down), float32(is.Up)
+	}
+	if now != (tally{}) {
+		if carried, ok := now.since(p.carried); ok {
+			known = true
+			m.Way[0].Carried, m.Way[1].Carried = float32(carried[0]), float32(carried[1])
+		}
+		p.carried = now
+	}
+	if known {
+		p.notes().Add(at, m)
+	}
+}
+
+// pause says that something else notes what the line does meanwhile.
+func (p *past) pause() { p.carried = tally{} }
+
+// heldEvery is how often is noted what a line does that is not followed.
+const heldEvery = time.Second
+
 // watchHeld notes until ctx ends what those lines do that are not followed: the rates
 // that hold, and what is carried on this machine's interfaces. A line that is followed, or
 // measured, is noted by what does that.
 func (d *Daemon) watchHeld(ctx context.Context) {
-	tick := time.NewTicker(heldEvery)
-	defer tick.Stop()
-	counted := map[string]tally{}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	every(ctx, heldEvery, func() {
 		for _, w := range d.all() {
 			if w.following.runs.Load() != nil {
-				delete(counted, w.key)
+				w.past.pause()
 				continue
 			}
-			w.noteHeld(counted)
+			s, _ := w.snapshot()
+			w.past.hold(d.instant(d.now()), s, w.count())
 		}
-	}
-}
-
-// noteHeld notes what the line does, if anything is known.
-func (w *wan) noteHeld(counted map[string]tally) {
-	m := metrics.Moment{}
-	for i := range m.Way {
-		m.Way[i].Delay, m.Way[i].DelayMax = metrics.NoDelay, metrics.NoDelay
-	}
-	s, _ := w.snapshot()
-	known := s.State == supervise.InPlace
-	if known {
-		m.Way[0].Rate, m.Way[1].Rate = float32(s.Down), float32(s.Up)
-	}
-	if received, sent, ok := w.count(); ok {
-		was, had := counted[w.key]
-		now := tally{time.Now(), received, sent}
-		counted[w.key] = now
-		if past := now.at.Sub(was.at).Seconds(); had && past > 0 && received >= was.received && sent >= was.sent {
-			const bits = 8
-			known = true
-			m.Way[0].Carried, m.Way[1].Carried = float32(bits*float64(received-was.received)/past), float32(bits*float64(sent-was.sent)/past)
-		}
-	}
-	if known {
-		w.past().Add(w.d.instant(w.d.now()), m)
-	}
+	})
 }
 
 // count reads the counters of the WAN's interface, if it is one of this machine.
-func (w *wan) count() (received, sent uint64, ok bool) {
-	if w.routerName != "" || w.d.o.Count == nil {
-		return 0, 0, false
+func (w *wan) count() tally {
+	if w.routerName == "" && w.d.o.Count != nil {
+		if received, sent, ok := w.d.o.Count(w.name); ok {
+			return tally{time.Now(), received, sent}
+		}
 	}
-	return w.d.o.Count(w.name)
+	return tally{}
 }
 
 // instant returns the instant of the rings that a time of the machine's clock is now.
@@ -129,28 +138,18 @@ func (d *Daemon) clockAt(i unit.Instant) time.Time {
 	return d.now().Round(0).Add(-ago)
 }
 
-// An archiver writes the history of all WANs to a disk.
+// An archiver knows how the history of all WANs gets to a disk. keepHistory alone uses it.
 type archiver struct {
-	mu   sync.Mutex
-	to   map[string]unit.Instant // until when a WAN's is written
-	said string
+	to   unit.Instant // until when it is written
+	said string       // why it is not, as it was told last
 }
 
 // writeEvery writes to the disk now and then until ctx ends, and then for the last time.
 func writeEvery(ctx context.Context, between time.Duration, write func(context.Context)) {
-	tick := time.NewTicker(between)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-			defer cancel()
-			write(last)
-			return
-		case <-tick.C:
-			write(ctx)
-		}
-	}
+	every(ctx, between, func() { write(ctx) })
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	write(last)
 }
 
 // historyFile is the file that the configuration names for what is kept; "": none.
@@ -173,43 +172,29 @@ func (d *Daemon) writeHistory(ctx context.Context) {
 	if file == "" {
 		return
 	}
-	a := &d.archive
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.to == nil {
-		a.to = map[string]unit.Instant{}
-	}
 	var did []Period
 	now := d.instant(d.now())
 	over := now - now%unit.Instant(time.Minute)
 	for _, w := range d.all() {
-		r := w.ring.Load()
-		if r == nil {
-			continue
+		if r := w.past.ring.Load(); r != nil {
+			r.Minutes(d.archive.to, over, func(i unit.Instant, m metrics.Moment) {
+				did = append(did, Period{w.key, d.clockAt(i).Truncate(time.Second), time.Minute, m})
+			})
 		}
-		r.Minutes(a.to[w.key], over, func(i unit.Instant, m metrics.Moment) {
-			did = append(did, Period{w.key, d.clockAt(i).Truncate(time.Second), time.Minute, m})
-		})
 	}
 	if len(did) == 0 {
 		return
 	}
 	err := d.o.Archive.Add(ctx, file, did)
-	text := ""
+	a, was := &d.archive, d.archive.said
 	if err != nil {
-		text = err.Error()
-	}
-	switch {
-	case text != "" && text != a.said:
-		d.trouble("history: %s; the last day stays in memory, and is written when that is possible again", text)
-	case text == "" && a.said != "":
-		d.log("history: written again")
-	}
-	a.said = text
-	if err == nil {
-		for _, w := range d.all() {
-			a.to[w.key] = over
+		if a.said = err.Error(); a.said != was {
+			d.trouble("history: %s; the last day stays in memory, and is written when that is possible again", a.said)
 		}
+		return
+	}
+	if a.to, a.said = over, ""; was != "" {
+		d.log("history: written again")
 	}
 }
 
@@ -222,7 +207,7 @@ func (w *wan) history(ctx context.Context, p HistoryParams) (out History, err er
 	}
 	file := w.d.historyFile()
 	in := newHistory(w.name, w.routerName, from, to, p.Step)
-	ring := w.ring.Load()
+	ring := w.past.ring.Load()
 	if file != "" {
 		until := to
 		if ring != nil { // what is in memory is newer

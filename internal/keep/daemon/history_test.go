@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"unbloat/internal/keep/config"
 	"unbloat/internal/keep/incident"
 	"unbloat/internal/keep/metrics"
 	"unbloat/internal/keep/steer"
@@ -75,7 +78,7 @@ func TestHistory(t *testing.T) {
 			for range seconds {
 				m := metrics.Moment{}
 				m.Way[0] = metrics.MomentWay{Rate: rate, Carried: rate / 2, Delay: 2, DelayMax: 5}
-				w.past().Add(x.d.instant(x.d.now()), m)
+				w.past.notes().Add(x.d.instant(x.d.now()), m)
 				time.Sleep(time.Second)
 			}
 		}
@@ -162,7 +165,7 @@ func TestHistoryHeld(t *testing.T) {
 			t.Errorf("off: %d steps, %v", len(h.At), err)
 		}
 		w.routerName = "ssh://elsewhere"
-		if _, _, ok := w.count(); ok {
+		if w.count() != (tally{}) {
 			t.Error("another router's interface is counted here")
 		}
 		w.routerName = ""
@@ -231,4 +234,123 @@ func TestHeldIsMeasured(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPast: of a line that is not followed what is known is noted: rates that hold, and what is
+// carried as far as two tallies tell it. What nobody knows is not noted, nor is it 0.
+func TestPast(t *testing.T) {
+	const mega = 125_000 // bytes
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	var p past
+	for i, x := range []struct {
+		is             supervise.State
+		received, sent uint64 // in all; 0: not known
+		pause          bool   // before
+		want           string // rates and what is carried, in Mbit/s; "": nothing is noted
+	}{
+		{supervise.Starting, 0, 0, false, ""},
+		{supervise.Starting, mega, mega, false, ""}, // since when?
+		{supervise.Starting, 3 * mega, 2 * mega, false, "0 0 2 1"},
+		{supervise.InPlace, 4 * mega, 2 * mega, false, "50 10 1 0"},
+		{supervise.InPlace, 0, 0, false, "50 10 0 0"},
+		{supervise.InPlace, 8 * mega, 4 * mega, false, "50 10 2 1"}, // in two seconds
+		{supervise.Suspended, 9 * mega, 4 * mega, false, "0 0 1 0"},
+		{supervise.Suspended, mega, 5 * mega, false, ""},        // it is another interface
+		{supervise.InPlace, 2 * mega, mega, false, "50 10 0 0"}, // and another
+		{supervise.InPlace, 3 * mega, 2 * mega, false, "50 10 1 1"},
+		{supervise.InPlace, 90 * mega, 90 * mega, true, "50 10 0 0"}, // it was followed meanwhile
+		{supervise.Failing, 91 * mega, 92 * mega, false, "0 0 1 2"},
+		{supervise.Failing, 0, 0, true, ""},
+		{supervise.Failing, 99 * mega, 99 * mega, false, ""},
+	} {
+		if x.pause {
+			p.pause()
+		}
+		var now tally
+		if x.received != 0 {
+			now = tally{at(i), x.received, x.sent}
+		}
+		had := p.ring.Load() != nil
+		p.hold(unit.Instant(at(i).UnixNano()), WANStatus{State: x.is, Down: 50 * mbit, Up: 10 * mbit}, now)
+		got := ""
+		if had = had || x.want != ""; had != (p.ring.Load() != nil) {
+			t.Fatalf("%d: there is a ring: %t", i, !had)
+		}
+		if had {
+			p.ring.Load().Seconds(unit.Instant(at(i).UnixNano()), unit.Instant(at(i+1).UnixNano()), func(_ unit.Instant, m metrics.Moment) {
+				got = fmt.Sprint(m.Way[0].Rate/1e6, m.Way[1].Rate/1e6, m.Way[0].Carried/1e6, m.Way[1].Carried/1e6)
+				if m.Way[0].Delay >= 0 || m.Way[1].DelayMax >= 0 || m.Way[0].Capacity != 0 {
+					t.Errorf("%d: %+v", i, m)
+				}
+			})
+		}
+		if got != x.want {
+			t.Errorf("%d: %q is noted, want %q", i, got, x.want)
+		}
+	}
+	kept := p.ring.Load()
+	var wait sync.WaitGroup
+	var other past
+	for _, of := range []*past{&p, &other} { // whoever notes gets the same
+		var all [4]*metrics.Ring
+		for i := range all {
+			wait.Go(func() { all[i] = of.notes() })
+		}
+		wait.Wait()
+		for _, r := range all {
+			if r == nil || r != of.ring.Load() {
+				t.Error("another ring")
+			}
+		}
+	}
+	if p.ring.Load() != kept || other.ring.Load() == kept {
+		t.Error("the ring was replaced")
+	}
+}
+
+// TestArchiver: each minute of each line is written once, that of a line which is new as well, and
+// what a full disk did not take comes later.
+func TestArchiver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &shelf{}
+		d := &Daemon{since: time.Now(), o: Options{Archive: disk}, config: config.Config{History: "F"}, wans: map[string]*wan{}}
+		add := func(name string) {
+			d.config.WANs = append(d.config.WANs, config.WAN{Interface: name})
+			d.wans[name] = &wan{d: d, key: name, name: name}
+		}
+		minutes := func(n int) {
+			for range n * 60 {
+				for _, w := range d.all() {
+					w.past.notes().Add(d.instant(d.now()), metrics.Moment{})
+				}
+				time.Sleep(time.Second)
+			}
+			d.writeHistory(t.Context())
+		}
+		begun := time.Now()
+		time.Sleep(20 * time.Second)
+		add("eth0")
+		minutes(5)
+		add("eth1")
+		disk.full = true
+		minutes(5)
+		disk.full = false
+		minutes(5)
+		add("eth2") // nothing is known of it
+		minutes(0)
+		minutes(2)
+		want := map[string][2]int{"eth0": {0, 17}, "eth1": {5, 12}, "eth2": {15, 2}} // from minute, and how many
+		for _, p := range disk.did {
+			x := want[p.WAN]
+			if !p.At.Equal(begun.Truncate(time.Minute).Add(time.Duration(x[0]) * time.Minute)) {
+				t.Errorf("%s: %s is written, want minute %d", p.WAN, p.At, x[0])
+			}
+			want[p.WAN] = [2]int{x[0] + 1, x[1] - 1}
+		}
+		for name, x := range want {
+			if x[1] != 0 {
+				t.Errorf("%s: %d minutes are missing", name, x[1])
+			}
+		}
+	})
 }

@@ -55,17 +55,12 @@ func (l *incidents) take(x incident.Incident) {
 // watchLines watches the lines for which the configuration says so, until ctx ends.
 func (d *Daemon) watchLines(ctx context.Context) {
 	all := map[string]*vigil{}
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			for _, v := range all {
-				v.close()
-			}
-			return
-		case <-tick.C:
+	defer func() {
+		for _, v := range all {
+			v.close()
 		}
+	}()
+	every(ctx, time.Second, func() {
 		d.mu.Lock()
 		lines := slices.Clone(d.config.WANs)
 		d.mu.Unlock()
@@ -98,7 +93,7 @@ func (d *Daemon) watchLines(ctx context.Context) {
 		d.watched.mu.Lock()
 		d.watched.lines = watched
 		d.watched.mu.Unlock()
-	}
+	})
 }
 
 // tellIncident keeps the newest word of an incident, and logs it.
@@ -117,12 +112,10 @@ func (d *Daemon) tellIncident(x incident.Incident) {
 
 // keepTelling tells receivers until ctx ends, as the configuration says now.
 func (d *Daemon) keepTelling(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
 	var now []config.Notify
 	end := func() {}
 	defer func() { end() }()
-	for {
+	look := func() {
 		d.mu.Lock()
 		to := d.config.Notify
 		d.mu.Unlock()
@@ -136,12 +129,9 @@ func (d *Daemon) keepTelling(ctx context.Context) {
 			end = func() { cancel(); done.Wait() }
 			d.watched.teller.Store(t)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
 	}
+	look()
+	every(ctx, time.Second, look)
 }
 
 // lineStates are how the lines are now, for what shows them elsewhere.
@@ -156,7 +146,7 @@ func (d *Daemon) lineStates() []tell.LineState {
 			is.Shaping, is.LimitDown, is.LimitUp = "ON", int64(ways[0].Rate), int64(ways[1].Rate)
 		}
 		var worst []float64
-		if r := w.ring.Load(); r != nil {
+		if r := w.past.ring.Load(); r != nil {
 			const span, fresh = 10 * time.Minute, 3 * time.Second
 			r.Seconds(d.instant(now.Add(-span)), d.instant(now.Add(time.Second)), func(i unit.Instant, m metrics.Moment) {
 				delay := float64(max(m.Way[0].DelayMax, m.Way[1].DelayMax))

@@ -148,11 +148,8 @@ func (w *wan) firstWhile(c *Caller, p passing) error {
 	if err := w.d.memory.pass(p); err != nil {
 		return err
 	}
-	w.d.mu.Lock()
-	schedule := w.d.config.Schedule
-	w.d.mu.Unlock()
 	now := w.d.now()
-	w.scheduled(holding(w.d.memory.with(schedule, now), now))
+	w.scheduled(w.d.entries(now), now)
 	return nil
 }
 

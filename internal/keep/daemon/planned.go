@@ -195,7 +195,8 @@ func (d *Daemon) writeSchedule(tables []config.EntryTable) error {
 // keepPlanned goes on with a schedule that was tried out and is kept. Its rates are not
 // the line's usual ones, so they are not written into the configuration.
 func (w *wan) keepPlanned(p *planned) error {
-	w.entries, w.cause, w.plan = p.holding, causeSchedule, nil
+	w.schedule.hold(p.holding)
+	w.cause, w.plan = causeSchedule, nil
 	w.supervisor.Own()
 	w.supervisor.Afresh(time.Now())
 	if w.router == nil {

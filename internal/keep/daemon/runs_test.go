@@ -472,7 +472,7 @@ func TestScheduleGoesOn(t *testing.T) {
 		time.Sleep(time.Minute + scheduleEvery + time.Second)
 		synctest.Wait()
 		if w := x.d.all()[1]; w.plan == nil || w.plan.Basis.Line.Down != 30*unit.MbitPerSecond {
-			t.Errorf("at %s %+v hold", time.Now().Format("15:04:05"), w.entries)
+			t.Errorf("at %s %+v hold", time.Now().Format("15:04:05"), w.schedule.holds)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"unbloat/internal/keep/config"
@@ -17,10 +18,70 @@ const (
 	mostPostponed = time.Hour        // that a test or a tuning waits for another to end
 )
 
+// A schedule is the part of a WAN that knows which entries of the schedule hold for it.
+type schedule struct {
+	holds  []config.Entry // now; only the WAN's loop changes them
+	taking atomic.Bool    // the loop is to take in what holds
+}
+
+// entriesOf returns those of a WAN that hold at a time.
+func entriesOf(w config.WAN, all []config.Entry, now time.Time) []config.Entry {
+	return slices.DeleteFunc(slices.Clone(all), func(e config.Entry) bool { return e.WAN != w.Interface || e.Router != w.Router || !e.Holds(now) })
+}
+
+// hold has entries hold, whatever the time is.
+func (s *schedule) hold(entries []config.Entry) { s.holds = entries }
+
+// take has those of a WAN hold that do at a time, and says for people what is different; "":
+// nothing is.
+func (s *schedule) take(w config.WAN, all []config.Entry, now time.Time) (says string) {
+	entries := entriesOf(w, all, now)
+	if config.SameEntries(entries, s.holds) {
+		return ""
+	}
+	s.hold(entries)
+	switch len(entries) {
+	case 0:
+		return "no entry of the schedule applies any more"
+	case 1:
+		return entries[0].Says()
+	}
+	return fmt.Sprintf("%d entries of the schedule apply", len(entries))
+}
+
+// alone does f, unless the last one goes on: a loop that is stuck is not asked again.
+func (s *schedule) alone(f func()) {
+	if s.taking.CompareAndSwap(false, true) {
+		defer s.taking.Store(false)
+		f()
+	}
+}
+
 // An appointment is a test or a tuning that is due.
 type appointment struct {
 	config.Entry
 	until time.Time // when it is too late
+}
+
+// appointments are those that have not begun. Each is due once a day, whatever is done to the
+// clock.
+type appointments struct {
+	last    time.Time               // when they were looked at
+	done    map[config.Entry]string // the day of the last time
+	waiting []appointment
+}
+
+// look has what is due by now meet what it waits for; meets returns false if it waits on.
+func (l *appointments) look(all []config.Entry, now time.Time, meets func(appointment) bool) {
+	for _, e := range all {
+		at, due := e.Due(l.last.Round(0), now.Round(0)) // by the wall clock, which may be set back
+		if day := at.Format(time.DateOnly); due && l.done[e] != day {
+			l.done[e] = day
+			l.waiting = append(l.waiting, appointment{e, now.Add(mostPostponed)})
+		}
+	}
+	l.last = now
+	l.waiting = slices.DeleteFunc(l.waiting, meets)
 }
 
 // keepSchedule does what the schedule says until ctx ends. A WAN whose router does not
@@ -28,68 +89,30 @@ type appointment struct {
 func (d *Daemon) keepSchedule(ctx context.Context) {
 	var parts sync.WaitGroup
 	parts.Go(func() {
-		d.everySchedule(ctx, func(now time.Time, entries []config.Entry) {
-			d.memory.over(now)
-			holds := holding(d.memory.with(entries, now), now)
-			for _, w := range d.all() {
-				if !w.scheduling.CompareAndSwap(false, true) {
-					continue // it has not taken in the last one yet
-				}
-				parts.Go(func() {
-					defer w.scheduling.Store(false)
-					_, _ = w.call(ctx, func(context.Context) (any, error) { w.scheduled(holds); w.returns(ctx); return nil, nil })
-				})
-			}
+		due := appointments{last: d.now(), done: map[config.Entry]string{}}
+		every(ctx, scheduleEvery, func() {
+			now := d.now()
+			due.look(d.entries(now), now, func(a appointment) bool { return d.meets(ctx, a, now) })
 		})
 	})
-	parts.Go(func() { d.keepAppointments(ctx) })
+	every(ctx, scheduleEvery, func() {
+		now := d.now()
+		d.memory.over(now)
+		all := d.entries(now)
+		for _, w := range d.all() {
+			take := func(context.Context) (any, error) { w.scheduled(all, now); w.returns(ctx); return nil, nil }
+			parts.Go(func() { w.schedule.alone(func() { _, _ = w.call(ctx, take) }) })
+		}
+	})
 	parts.Wait()
 }
 
-// keepAppointments does what is due at a time.
-func (d *Daemon) keepAppointments(ctx context.Context) {
-	last := d.now()
-	var waiting []appointment
-	done := map[config.Entry]string{} // the day of the last time
-	d.everySchedule(ctx, func(now time.Time, entries []config.Entry) {
-		for _, e := range entries {
-			at, due := e.Due(last.Round(0), now.Round(0)) // by the wall clock, which may be set back
-			if day := at.Format(time.DateOnly); due && done[e] != day {
-				done[e] = day
-				waiting = append(waiting, appointment{e, now.Add(mostPostponed)})
-			}
-		}
-		last = now
-		waiting = slices.DeleteFunc(waiting, func(a appointment) bool { return d.meets(ctx, a, now) })
-	})
-}
-
-// everySchedule calls do with the schedule now and then until ctx ends.
-func (d *Daemon) everySchedule(ctx context.Context, do func(now time.Time, entries []config.Entry)) {
-	tick := time.NewTicker(scheduleEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		now := d.now()
-		d.mu.Lock()
-		entries := slices.Clone(d.config.Schedule)
-		d.mu.Unlock()
-		do(now, entries)
-	}
-}
-
-// holding returns the entries that hold at a time.
-func holding(entries []config.Entry, now time.Time) []config.Entry {
-	return slices.DeleteFunc(slices.Clone(entries), func(e config.Entry) bool { return !e.Holds(now) })
-}
-
-// entriesOf returns those of a WAN that hold at a time.
-func entriesOf(w config.WAN, all []config.Entry, now time.Time) []config.Entry {
-	return slices.DeleteFunc(holding(all, now), func(e config.Entry) bool { return e.WAN != w.Interface || e.Router != w.Router })
+// entries are those of the schedule, and what a person has asked for a while, at a time.
+func (d *Daemon) entries(now time.Time) []config.Entry {
+	d.mu.Lock()
+	all := d.config.Schedule
+	d.mu.Unlock()
+	return d.memory.with(all, now)
 }
 
 // meets starts a test or a tuning. It returns false if that has to wait for
@@ -115,24 +138,18 @@ func (d *Daemon) meets(ctx context.Context, a appointment, now time.Time) bool {
 	return true
 }
 
-// scheduled takes in which entries of the schedule hold now. It belongs to the loop.
-func (w *wan) scheduled(entries []config.Entry) {
-	entries = slices.DeleteFunc(entries, func(e config.Entry) bool { return e.WAN != w.config.Interface || e.Router != w.config.Router })
-	if config.SameEntries(entries, w.entries) || w.changes.pending != nil && w.changes.pending.planned != nil {
+// scheduled takes in which of all entries hold at a time, unless others are tried out. It
+// belongs to the loop.
+func (w *wan) scheduled(all []config.Entry, now time.Time) {
+	if p := w.changes.pending; p != nil && p.planned != nil {
 		return
 	}
-	w.entries = entries
-	w.cause = causeSchedule
-	w.plan = nil
-	w.supervisor.Afresh(time.Now())
-	says := "no entry of the schedule applies any more"
-	for i, e := range entries {
-		if says = e.Says(); i > 0 {
-			says = fmt.Sprintf("%d entries of the schedule apply", len(entries))
-		}
+	if says := w.schedule.take(w.config, all, now); says != "" {
+		w.cause, w.plan = causeSchedule, nil
+		w.supervisor.Afresh(time.Now())
+		w.d.log("%s: %s", w.config.Name(), says)
 	}
-	w.d.log("%s: %s", w.config.Name(), says)
 }
 
 // wanted returns the WAN as it is to be now.
-func (w *wan) wanted() config.WAN { return w.config.During(w.entries) }
+func (w *wan) wanted() config.WAN { return w.config.During(w.schedule.holds) }

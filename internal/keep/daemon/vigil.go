@@ -298,13 +298,11 @@ func (v *vigil) read(s *incident.Second, w *wan) {
 				s.Way[i].Rate = b.Rate
 			}
 		}
-		if received, sent, ok := w.count(); ok {
-			was := v.counted
-			v.counted = tally{time.Now(), received, sent}
-			if past := v.counted.at.Sub(was.at).Seconds(); was.at != (time.Time{}) && past > 0 && received >= was.received && sent >= was.sent {
-				const bits = 8
-				s.Way[0].Carried, s.Way[1].Carried = unit.Rate(bits*float64(received-was.received)/past), unit.Rate(bits*float64(sent-was.sent)/past)
+		if now := w.count(); now != (tally{}) {
+			if carried, ok := now.since(v.counted); ok {
+				s.Way[0].Carried, s.Way[1].Carried = unit.Rate(carried[0]), unit.Rate(carried[1])
 			}
+			v.counted = now
 		}
 	}
 	if busy, err := v.cpu.Busiest(); err == nil {

@@ -9,7 +9,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"unbloat/internal/cure/apply"
@@ -17,7 +16,6 @@ import (
 	"unbloat/internal/cure/plan"
 	"unbloat/internal/cure/platform"
 	"unbloat/internal/keep/config"
-	"unbloat/internal/keep/metrics"
 	"unbloat/internal/keep/supervise"
 	"unbloat/reason"
 )
@@ -51,8 +49,7 @@ type wan struct {
 	name, routerName string // the interface and its router's address, which never change
 
 	config     config.WAN
-	entries    []config.Entry // of the schedule, that hold now
-	router     *Router        // nil: not reached yet
+	router     *Router // nil: not reached yet
 	supervisor *supervise.Supervisor
 	opened     bool        // it was reached before
 	plan       *plan.Plan  // that is wanted; nil: not made yet
@@ -67,10 +64,10 @@ type wan struct {
 	calls   chan func()
 	stopped chan struct{}
 
-	ring       atomic.Pointer[metrics.Ring] // nil: nothing was noted yet
-	following  following                    // of its line
-	scheduling atomic.Bool                  // the loop is to take in what the schedule says
-	cause      cause                        // of the next mending
+	past      past      // what its line did
+	following following // of its line
+	schedule  schedule  // what it says of the WAN now
+	cause     cause     // of the next mending
 
 	news  *news // what happened to the router
 	board board // what those who ask are shown
