@@ -67,9 +67,13 @@ reflectors = ["`+lab.ServerAddr+`"]
 		pass(after)
 	}
 	isp := func(line string) string { return "ip netns exec " + lab.NodeISP + " sh -c '" + line + "'" }
+	// The line, where it ends at the provider's first router: both ways of what that answers itself too.
+	loses := func(chain, hook, device string) string {
+		return "nft add table ip lossy && nft add chain ip lossy " + chain + " \"{ type filter hook " + hook + " priority 0; }\" && nft add rule ip lossy " + chain + " " + device + " home numgen random mod 10 \\< 4 drop"
+	}
 	pass(90 * time.Second)
 	fault(7*time.Hour+40*time.Minute, incident.Provider, isp("nft add table ip broken && nft add chain ip broken f \"{ type filter hook forward priority 0; }\" && nft add rule ip broken f drop"), isp("nft delete table ip broken"), 40*time.Second, time.Minute)
-	fault(15*time.Hour+10*time.Minute, incident.Line, isp("nft add table ip lossy && nft add chain ip lossy p \"{ type filter hook prerouting priority -300; }\" && nft add rule ip lossy p numgen random mod 10 \\< 4 drop"), isp("nft delete table ip lossy"), 2*time.Minute, 4*time.Minute)
+	fault(15*time.Hour+10*time.Minute, incident.Line, isp(loses("i", "prerouting", "iifname")+" && "+loses("o", "postrouting", "oifname")), isp("nft delete table ip lossy"), 2*time.Minute, 4*time.Minute)
 	fault(20*time.Hour+45*time.Minute, incident.Home, "ip link set lan down", "ip link set lan up", 30*time.Second, 2*time.Minute)
 	if day {
 		pass(time.Until(time.Now().Truncate(24 * time.Hour).Add(24*time.Hour - time.Minute)))

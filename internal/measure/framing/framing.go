@@ -305,18 +305,16 @@ func (t *table) drawn(rng *rand.Rand) []row {
 	return out
 }
 
-// full reports whether packets of each size came slower than they were sent; if
-// not, the first size of which they did not.
+// full reports whether packets of each size came slower than they were sent, in most of its
+// trains: a sender that was held up once is not too slow. If not, the first size of which
+// they did not.
 func (t *table) full() (size float64, full bool) {
 	for i, of := range t.of {
-		var seconds, packets [2]float64
+		var slower []float64
 		for _, r := range t.rows[of[0]:of[1]] {
-			for j := range seconds {
-				seconds[j] += r.gaps[j]
-				packets[j] += r.counts[j]
-			}
+			slower = append(slower, r.gaps[1]/r.counts[1]*r.counts[0]/r.gaps[0])
 		}
-		if of[1] > of[0] && seconds[1]/packets[1] < fullBy*seconds[0]/packets[0] {
+		if slices.Sort(slower); len(slower) > 0 && slower[(len(slower)-1)/2] < fullBy {
 			return t.sizes[i], false
 		}
 	}

@@ -273,6 +273,18 @@ func TestSizesThatDidNotCome(t *testing.T) {
 	}
 }
 
+// A sender that is held up once in a train has not been too slow for the line.
+func TestSenderHeldUpOnce(t *testing.T) {
+	w := wires()[1]
+	trains := simulate(w, disturbance{buffer: 3 * time.Second}, 10*unit.MbitPerSecond, 1)
+	i := slices.IndexFunc(trains, func(x Train) bool { return x.Size == 52 })
+	trains[i].Sent.First -= unit.Instant(10 * time.Second)
+	trains[i].Came.Marks[0] -= unit.Instant(10 * time.Second)
+	if e := Estimated(trains, rand.New(rand.NewPCG(1, 1))); !e.Sure || wrong(e, w, 10*unit.MbitPerSecond) != "" {
+		t.Errorf("%+v", e)
+	}
+}
+
 // Law: only the rate knows how fast a clock goes.
 func TestScale(t *testing.T) {
 	for _, w := range wires()[3:6] {
