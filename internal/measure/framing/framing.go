@@ -125,6 +125,10 @@ func Estimated(trains []Train, rng *rand.Rand) Estimate {
 	if len(t.rows) < fewTrains || len(t.sizes) < fewSizes {
 		return Estimate{Why: reason.Of(reason.FramingFew, "trains", len(t.rows), "least", fewTrains)}
 	}
+	size, full := t.full()
+	if full {
+		t.dropUnqueued()
+	}
 	t.dropOutliers()
 	all := t.sums(t.rows)
 	f := all.best()
@@ -138,7 +142,7 @@ func Estimated(trains []Train, rng *rand.Rand) Estimate {
 	}
 	whole := math.Round(f.overhead)
 	exact := e.Low > whole-0.5 && e.High < whole+0.5
-	switch size, full := t.full(); {
+	switch {
 	case t.policed(f):
 		e.Why = reason.Of(reason.FramingPoliced)
 	case !full:
@@ -305,20 +309,30 @@ func (t *table) drawn(rng *rand.Rand) []row {
 	return out
 }
 
-// full reports whether packets of each size came slower than they were sent, in most of its
-// trains: a sender that was held up once is not too slow. If not, the first size of which
-// they did not.
+// full reports whether packets of each size came slower than they were sent, in half of its
+// trains: a sender that was held up once is not too slow. If not, it returns the first
+// size of which they did not.
 func (t *table) full() (size float64, full bool) {
 	for i, of := range t.of {
 		var slower []float64
 		for _, r := range t.rows[of[0]:of[1]] {
-			slower = append(slower, r.gaps[1]/r.counts[1]*r.counts[0]/r.gaps[0])
+			slower = append(slower, r.slower())
 		}
-		if slices.Sort(slower); len(slower) > 0 && slower[(len(slower)-1)/2] < fullBy {
+		if slices.Sort(slower); len(slower) > 0 && slower[len(slower)/2] < fullBy {
 			return t.sizes[i], false
 		}
 	}
 	return 0, true
+}
+
+// slower returns by what packets of a train came farther apart than they were sent.
+func (r row) slower() float64 { return r.gaps[1] / r.counts[1] * r.counts[0] / r.gaps[0] }
+
+// dropUnqueued leaves out the trains that came as fast as they were sent: the line was idle
+// before, and let some pass at once, as token buckets do.
+func (t *table) dropUnqueued() {
+	t.rows = slices.DeleteFunc(t.rows, func(r row) bool { return r.slower() < fullBy })
+	t.index()
 }
 
 // policed reports whether packets were lost and the others hardly waited: a
