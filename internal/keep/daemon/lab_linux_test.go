@@ -187,8 +187,9 @@ func shaped(devices ...string) string {
 		}
 	}
 	out, _ = exec.Command("nft", "-t", "list", "ruleset").CombinedOutput()
-	all.Write(out)
-	return all.String()
+	tables := strings.SplitAfter(string(out), "\n}\n") // in the order in which they were made
+	slices.Sort(tables)
+	return all.String() + strings.Join(tables, "")
 }
 
 // within waits until what is shaped is as wanted, and fails if it takes longer than
