@@ -114,6 +114,9 @@ func (h *house) followBy(c follow.Decider) error {
 	for _, l := range h.scenario.Loads {
 		f.call = f.call || l.Kind == scenario.WebRTC || l.Kind == scenario.VoIP
 	}
+	if h.scenario.Line.EchoOnly {
+		f.coarse = func(int) bool { return true }
+	}
 	h.follower = f
 	h.net.Tap(f.pass)
 	return nil
