@@ -67,9 +67,12 @@ func (p *policy) decide(s *Situation) (rate float64, why Cause) {
 	case IsMistaken: // the rate before the cut
 		return p.restore(min(p.cut.from, below*s.Capacity), s.At), OtherWay
 	case IsFloor: // the same, and none higher until it is certain
-		return p.restore(p.cut.from, s.At.Add(moment)), NoHelp
+		cause := p.cut.vain()
+		return p.restore(p.cut.from, s.At.Add(moment)), cause
 	case IsQueueing: // so far below the capacity that the queue drains
 		return p.lower(s)
+	case IsLosing: // just below what comes through
+		return p.relieve(s), Loss
 	case IsDraining: // nearer to the capacity, the less there is to drain
 		return p.law(p.capacity(s), s), Draining
 	case IsDrained, IsRefilling: // 95 % of the capacity; after a dip most of the rate before
@@ -107,12 +110,34 @@ type cut struct {
 	grown    time.Duration // the delay then
 	delay    time.Duration // when the rate was set whose effect is waited for
 	judge    unit.Instant  // when that is to show
+	loss     float64       // share that was lost; 0: it is for a delay
 }
 
 const notYet = unit.Instant(math.MaxInt64)
 
 // waits says that it is too early for the next guess of what the line carries.
 func (c *cut) waits(s *Situation) bool { return s.At.Sub(c.at) < s.RTT+window }
+
+// vain is the cause of taking it back.
+func (c *cut) vain() Cause {
+	if c.loss > 0 {
+		return OwnLoss
+	}
+	return NoHelp
+}
+
+// relieve sets the rate below what came through a line that drops the rest. What is sent
+// again shows a round trip later.
+func (p *policy) relieve(s *Situation) float64 {
+	if !p.cut.on {
+		p.past.queued(s.At, min(p.rate, p.past.safe))
+		p.cut = cut{on: true, began: s.At, from: p.rate}
+	}
+	c := &p.cut
+	c.at, c.capacity, c.loss, c.judge = s.At, s.Capacity, s.Loss, s.At.Add(2*s.RTT+window)
+	p.past.failed, p.rises = max(c.capacity, 1), 0
+	return below * s.Capacity
+}
 
 // lower sets the rate so that the queue drains.
 func (p *policy) lower(s *Situation) (float64, Cause) {
@@ -134,7 +159,7 @@ func (p *policy) lower(s *Situation) (float64, Cause) {
 		// while the queue grows.
 		c.capacity, c.grown = capacity, s.Raw
 	}
-	c.at = s.At
+	c.at, c.loss = s.At, 0
 	if s.Asked >= c.judge {
 		c.judge = notYet
 	}
