@@ -77,7 +77,8 @@ type Sample struct {
 	// with them, where packets so small and so few do not wait for long.
 	RTT time.Duration
 	// OneWay says that Up and Down are set: how much longer each way took than
-	// the quickest packet of the last minutes, skew of the clocks taken out.
+	// the quickest packet of the last minutes, skew of the clocks taken out. Of passive
+	// samples Up has all of the round trip that is not the queue down.
 	OneWay   bool
 	Up, Down time.Duration
 }

@@ -37,6 +37,7 @@ type way struct {
 	queue     queue
 	capacity  capacity
 	loss      loss
+	full      unit.Instant  // when it last was as of a full buffer; 0: never
 	over      time.Duration // the delay when it became long; 0: it is not
 	out       bool          // there is an outage
 	situation Situation
@@ -189,7 +190,10 @@ func (c *Controller) Step(now unit.Instant) Decision {
 	for d := range c.ways {
 		w, p := &c.ways[d], &c.ways[d].policy
 		tries := p.cut.loss > 0
-		w.loss.look(&c.counters, w.is, w.queue.delay > theta || tries && now < p.cut.judge || !tries && p.cut.on, tries)
+		if w.queue.delay > ownMost {
+			w.full = now
+		}
+		w.loss.look(&c.counters, w.is, w.full > 0 && now.Sub(w.full) < moment || p.cut.on && (!tries || now < p.cut.judge), tries)
 		w.situation = c.situation(w, now, v, theta, mistaken)
 		switch w.situation.Is {
 		case IsFloor:

@@ -83,8 +83,9 @@ func (l *loss) restart(k *Counters, d Direction) {
 	l.bits, l.at = float64(k.Way[d].Bytes)*8, k.At
 }
 
-// some says that the line seems to lose more than its own.
-func (l *loss) some() bool { return l.more > lossAtOnce }
+// some says that the line seems to lose more than its own, for longer than an outage does,
+// or a flow that begins too fast.
+func (l *loss) some() bool { return l.more > 2*lossAtOnce }
 
 // losing says that it does.
 func (l *loss) losing() bool { return l.more >= lossEnough }
