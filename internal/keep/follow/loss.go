@@ -12,12 +12,13 @@ import (
 // much as before, the loss is its own.
 
 const (
-	lossSlack  = 0.005 // share beyond the line's own that is left alone: no call notices it
-	lossEnough = 12    // KiB more than that, eight packets: fewer are chance
-	lossAtOnce = 4     // KiB that count of a window: an outage loses hundreds in one or two
-	lossOwn    = 0.10  // share: more is no radio's own, for nobody could use it
-	lossTells  = 8     // KiB that are lost in the time in which a lower rate is judged, if it does not help
-	lossSpan   = 4096  // KiB over which the mean is taken: 1 % of it are 28 packets
+	lossSlack  = 0.005                            // share beyond the line's own that is left alone: no call notices it
+	lossEnough = 12                               // KiB more than that, eight packets: fewer are chance
+	lossAtOnce = 4                                // KiB that count of a window: an outage loses hundreds in one or two
+	lossShows  = lossEnough / lossAtOnce * window // until it is enough
+	lossOwn    = 0.10                             // share: more is no radio's own, for nobody could use it
+	lossTells  = 8                                // KiB that are lost in the time in which a lower rate is judged, if it does not help
+	lossSpan   = 4096                             // KiB over which the mean is taken: 1 % of it are 28 packets
 )
 
 // loss is what one direction loses.

@@ -126,17 +126,19 @@ func (c *cut) vain() Cause {
 	return NoHelp
 }
 
-// relieve sets the rate below what came through a line that drops the rest. What is sent
-// again shows a round trip later.
+// relieve sets the rate below what came through a line that drops the rest. If that does
+// not help, it may have been too much still. What is sent again shows a round trip later.
 func (p *policy) relieve(s *Situation) float64 {
-	if !p.cut.on {
+	c, next := &p.cut, below*s.Capacity
+	if c.on {
+		next, c.guessed = guess*p.rate, true
+	} else {
 		p.past.queued(s.At, min(p.rate, p.past.safe))
-		p.cut = cut{on: true, began: s.At, from: p.rate}
+		*c = cut{on: true, began: s.At, from: p.rate}
 	}
-	c := &p.cut
 	c.at, c.capacity, c.loss, c.judge = s.At, s.Capacity, s.Loss, s.At.Add(2*s.RTT+window)
-	p.past.failed, p.rises = max(c.capacity, 1), 0
-	return below * s.Capacity
+	p.past.failed, p.past.lost, p.rises = max(c.capacity, 1), s.At, 0
+	return next
 }
 
 // lower sets the rate so that the queue drains.
@@ -223,6 +225,9 @@ func (p *policy) restore(rate float64, until unit.Instant) float64 {
 // rise takes more.
 func (p *policy) rise(s *Situation) (float64, Cause) {
 	every := max(window, s.RTT)
+	if p.past.lost > 0 && s.At.Sub(p.past.lost) < lossyFor {
+		every = lossShows + s.RTT
+	}
 	if s.At.Sub(p.moved) < every || s.At.Sub(p.changed) < every/2 {
 		return 0, Holding
 	}

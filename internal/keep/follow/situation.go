@@ -144,8 +144,8 @@ func (w *way) relieved(now unit.Instant) Kind {
 		return IsUnclear
 	case !still:
 		return IsDrained
-	case w.loss.all.share() > lossOwn:
-		return IsLosing
+	case w.loss.all.share() > lossOwn || !cut.guessed:
+		return IsLosing // one that is surely lower is to tell
 	}
 	return IsFloor
 }
