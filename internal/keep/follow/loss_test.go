@@ -119,3 +119,47 @@ func TestReplayLoss(t *testing.T) {
 		}
 	}
 }
+
+// Where reflectors tell round trips only, connections' stamps tell whose queue it is: with
+// load in both directions the one that does not queue is left alone.
+func TestPartByFlows(t *testing.T) {
+	for d := Down; d <= Up; d++ {
+		f := newFluid(t, usual())
+		f.oneWay = false
+		f.greedy()
+		f.answer = func(at unit.Instant, _ int, x *Delay) bool {
+			for flow := range uint32(2) {
+				p := *x
+				p.Passive, p.Source, p.Operator, p.OneWay = true, 100+flow, 100+flow, true
+				f.waiting = append(f.waiting, p)
+			}
+			return true
+		}
+		f.run(20 * time.Second)
+		f.capacity[d] /= 2
+		f.changes = nil
+		f.run(5 * time.Second)
+		other := 1 - d
+		for _, x := range f.changes {
+			if x.Change[other] && float64(x.Rate[other]) < 0.8*f.capacity[other] {
+				t.Errorf("%v queues, and %v is cut to %v", d, other, x.Rate[other])
+			}
+		}
+		if r := float64(f.last.Rate[d]); r > 1.05*f.capacity[d] || r < 0.8*f.capacity[d] {
+			t.Errorf("%v: %.1f Mbit/s, the line has %.1f", d, r/1e6, f.capacity[d]/1e6)
+		}
+	}
+}
+
+// Who has never answered tells of no outage: the timestamps that a daemon asks for first
+// are not answered everywhere.
+func TestNoOutageWithoutAnswers(t *testing.T) {
+	f := newFluid(t, usual())
+	f.answer = func(unit.Instant, int, *Delay) bool { return false }
+	f.run(5 * time.Second)
+	for _, x := range f.changes {
+		if x.Why[Up].Cause == Outage {
+			t.Fatalf("an outage: %+v", x.Why[Up])
+		}
+	}
+}

@@ -67,7 +67,7 @@ func (p *policy) decide(s *Situation) (rate float64, why Cause) {
 	case IsMistaken: // the rate before the cut
 		return p.restore(min(p.cut.from, below*s.Capacity), s.At), OtherWay
 	case IsFloor: // the same, and none higher until it is certain
-		cause := p.cut.vain()
+		cause := p.vain()
 		return p.restore(p.cut.from, s.At.Add(moment)), cause
 	case IsQueueing: // so far below the capacity that the queue drains
 		return p.lower(s)
@@ -118,12 +118,14 @@ const notYet = unit.Instant(math.MaxInt64)
 // waits says that it is too early for the next guess of what the line carries.
 func (c *cut) waits(s *Situation) bool { return s.At.Sub(c.at) < s.RTT+window }
 
-// vain is the cause of taking it back.
-func (c *cut) vain() Cause {
-	if c.loss > 0 {
-		return OwnLoss
+// vain is the cause of taking a cut back. Loss that is the line's own does not tell what is
+// too much.
+func (p *policy) vain() Cause {
+	if p.cut.loss == 0 {
+		return NoHelp
 	}
-	return NoHelp
+	p.past.lost = 0
+	return OwnLoss
 }
 
 // relieve sets the rate below what came through a line that drops the rest. If that does

@@ -406,23 +406,20 @@ func (s *sources) decide(now unit.Instant, threshold time.Duration) vote {
 	return v
 }
 
-// partByFlows tells the ways of a round trip apart by the stamps of connections, if one
-// of them was heard lately. What else delays one only adds to the queue down.
+// partByFlows tells the ways of a round trip apart as the stamps of the connection do that
+// was heard last, if that was a moment ago and it waited too.
 func (s *sources) partByFlows(now unit.Instant, v *vote) {
-	down := v.rtt
 	for k := uint64(0); k < min(s.nFlows, sampleSlots); k++ {
 		x := &s.flows[(s.nFlows-1-k)%sampleSlots]
 		if now.Sub(x.at) > window {
-			break
+			return
 		}
-		if x.oneWay {
-			v.oneWay = true
-			down = min(down, x.way[Down])
+		if x.oneWay && x.rtt >= alike {
+			down := time.Duration(float64(v.rtt) * float64(x.way[Down]) / float64(x.rtt))
+			v.oneWay, v.way = true, [2]time.Duration{Down: down, Up: v.rtt - down}
+			v.newest.way = v.way
+			return
 		}
-	}
-	if v.oneWay {
-		v.way = [2]time.Duration{Down: down, Up: v.rtt - down}
-		v.newest.way = v.way
 	}
 }
 

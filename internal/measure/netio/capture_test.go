@@ -44,7 +44,7 @@ func along(program []bpf.Instruction, kind uint32) []bpf.Instruction {
 func TestDataFilter(t *testing.T) {
 	const came, left = 0, 4
 	data := func(seq uint32) []byte {
-		b := append(stamps(16, 9, 9), make([]byte, 400)...)
+		b := append(stamps(16, 10, 10), make([]byte, 400)...)
 		binary.BigEndian.PutUint32(b[4:], seq)
 		return b
 	}
