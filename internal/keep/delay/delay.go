@@ -12,6 +12,8 @@
 //   - The first hop is one of the Prober's reflectors: an echo with a hop limit.
 //   - Envelope takes clock skew out of one-way times.
 //
+// Losses finds out in the same segments what the line loses.
+//
 // Each sample says where it comes from. Which reflector is asked when, what is
 // normal for a source, whether it can be believed, and what several of them say
 // together is the controller's business; Pace says how often the budget allows
