@@ -2,6 +2,7 @@ package delay
 
 import (
 	"math/bits"
+	"net/netip"
 
 	"unbloat/unit"
 )
@@ -44,9 +45,9 @@ const (
 // A lossFlow is what has crossed of the two blocks that a connection's data were last in,
 // in one direction.
 type lossFlow struct {
-	key   uint64 // 0: free
-	seen  unit.Instant
-	block [2]lossBits // the newer one first
+	from, to netip.AddrPort
+	seen     unit.Instant
+	block    [2]lossBits // the newer one first
 }
 
 // lossBits are a block's bytes that are followed.
@@ -130,33 +131,21 @@ func (f *lossFlow) at(start uint32) *lossBits {
 
 // find returns a connection's place, in that of the one that is silent for longest if it has none.
 func (l *Losses) find(at unit.Instant, s *Segment) *lossFlow {
-	const prime = 1099511628211 // of FNV
-	key := uint64(14695981039346656037)
-	add := func(x uint32) { key = (key ^ uint64(x)) * prime; key ^= key >> 32 }
-	for _, a := range [2][16]byte{s.Src.As16(), s.Dst.As16()} {
-		for i := 0; i < len(a); i += 4 {
-			add(uint32(a[i])<<24 | uint32(a[i+1])<<16 | uint32(a[i+2])<<8 | uint32(a[i+3]))
-		}
-	}
-	add(uint32(s.SrcPort)<<16 | uint32(s.DstPort))
-	key |= 1
-	set := l.flows[int(key>>32)%(lossFlows/ways)*ways:][:ways]
-	oldest := &set[0]
+	from, to := netip.AddrPortFrom(s.Src, s.SrcPort), netip.AddrPortFrom(s.Dst, s.DstPort)
+	set := l.flows[int(hash(0, from, to)%(lossFlows/ways))*ways:][:ways]
+	f := &set[0]
 	for i := range set {
-		f := &set[i]
-		if f.key == key {
-			if at.Sub(f.seen) > markAge {
-				*f = lossFlow{key: key} // it may be another connection
-			}
-			f.seen = at
-			return f
+		x := &set[i]
+		if x.from == from && x.to == to && at.Sub(x.seen) <= markAge { // else it may be another connection
+			x.seen = at
+			return x
 		}
-		if f.key == 0 || oldest.key != 0 && f.seen < oldest.seen {
-			oldest = f
+		if x.seen < f.seen {
+			f = x
 		}
 	}
-	*oldest = lossFlow{key: key, seen: at}
-	return oldest
+	*f = lossFlow{from: from, to: to, seen: at}
+	return f
 }
 
 // Missed says that segments have crossed unseen.

@@ -184,7 +184,7 @@ func (t *Tracker) Observe(at unit.Instant, out bool, s *Segment) {
 
 // find returns a connection, made if wanted, or nil.
 func (t *Tracker) find(local, remote netip.AddrPort, at unit.Instant, add bool) *flow {
-	set := t.flows[int(t.hash(local, remote)&t.mask)*ways:][:ways]
+	set := t.flows[int(hash(t.seed, local, remote)&t.mask)*ways:][:ways]
 	oldest := &set[0]
 	for i := range set {
 		f := &set[i]
@@ -205,10 +205,10 @@ func (t *Tracker) find(local, remote netip.AddrPort, at unit.Instant, add bool) 
 	return oldest
 }
 
-func (t *Tracker) hash(local, remote netip.AddrPort) uint32 {
+func hash(seed uint32, from, to netip.AddrPort) uint32 {
 	const prime = 16777619 // of FNV
-	h := uint32(2166136261) ^ t.seed
-	for _, p := range [2]netip.AddrPort{local, remote} {
+	h := uint32(2166136261) ^ seed
+	for _, p := range [2]netip.AddrPort{from, to} {
 		b := p.Addr().As16()
 		for i := 0; i < len(b); i += 4 {
 			h = (h ^ (uint32(b[i])<<24 | uint32(b[i+1])<<16 | uint32(b[i+2])<<8 | uint32(b[i+3]))) * prime
