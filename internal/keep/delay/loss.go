@@ -45,9 +45,9 @@ const (
 // A lossFlow is what has crossed of the two blocks that a connection's data were last in,
 // in one direction.
 type lossFlow struct {
-	from, to netip.AddrPort
-	seen     unit.Instant
-	block    [2]lossBits // the newer one first
+	key   uint64 // of its addresses and ports: a hash
+	seen  unit.Instant
+	block [2]lossBits // the newer one first
 }
 
 // lossBits are a block's bytes that are followed.
@@ -132,11 +132,12 @@ func (f *lossFlow) at(start uint32) *lossBits {
 // find returns a connection's place, in that of the one that is silent for longest if it has none.
 func (l *Losses) find(at unit.Instant, s *Segment) *lossFlow {
 	from, to := netip.AddrPortFrom(s.Src, s.SrcPort), netip.AddrPortFrom(s.Dst, s.DstPort)
-	set := l.flows[int(hash(0, from, to)%(lossFlows/ways))*ways:][:ways]
+	key := uint64(hash(0, from, to))<<32 | uint64(hash(1, from, to))
+	set := l.flows[key%(lossFlows/ways)*ways:][:ways]
 	f := &set[0]
 	for i := range set {
 		x := &set[i]
-		if x.from == from && x.to == to && at.Sub(x.seen) <= markAge { // else it may be another connection
+		if x.key == key && at.Sub(x.seen) <= markAge { // else it may be another connection
 			x.seen = at
 			return x
 		}
@@ -144,7 +145,7 @@ func (l *Losses) find(at unit.Instant, s *Segment) *lossFlow {
 			f = x
 		}
 	}
-	*f = lossFlow{from: from, to: to, seen: at}
+	*f = lossFlow{key: key, seen: at}
 	return f
 }
 

@@ -134,8 +134,13 @@ func (r *Recorder) Count(c Counters) {
 	if c.Call != r.counted.Call {
 		r.write(logCall, c.At, map[bool]int64{true: 1}[c.Call])
 	}
-	if x, was := &c.Way, &r.counted.Way; x[Down].Seen != was[Down].Seen || x[Up].Seen != was[Up].Seen || x[Down].Lost != was[Down].Lost || x[Up].Lost != was[Up].Lost {
-		r.write(logLost, c.At, int64(x[Down].Seen-was[Down].Seen), int64(x[Down].Lost-was[Down].Lost), int64(x[Up].Seen-was[Up].Seen), int64(x[Up].Lost-was[Up].Lost))
+	var lost [4]int64
+	for d := range c.Way {
+		is, was := &c.Way[d], &r.counted.Way[d]
+		lost[2*d], lost[2*d+1] = int64(is.Seen-was.Seen), int64(is.Lost-was.Lost)
+	}
+	if lost != [4]int64{} {
+		r.write(logLost, c.At, lost[:]...)
 	}
 	for d := range c.Way {
 		is, was := &c.Way[d], &r.counted.Way[d]

@@ -55,7 +55,7 @@ func captureFilter(mask, down, up uint32) []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: outgoing, SkipTrue: 3},
 		bpf.LoadIndirect{Off: sequence, Size: 4},
 		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: down},
-		bpf.Jump{Skip: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 3, SkipFalse: 4},
 		bpf.LoadIndirect{Off: sequence, Size: 4},
 		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: up},
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipTrue: 1},
