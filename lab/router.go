@@ -201,6 +201,9 @@ func (r *Router) check(s *scenario.Scenario) error {
 			return &UnsupportedCaseError{"changes of the provider's network (vary with more or silent)", "the lab's own distance is not there"}
 		}
 	}
+	if s.Line.EchoOnly {
+		return &UnsupportedCaseError{"a provider that answers no ICMP timestamps (line.echo_only)", "the lab's own distance is not there"}
+	}
 	if s.Home.Away != nil {
 		return &UnsupportedCaseError{"machines that are farther away than others (home.away)", "the distance is one for all of them"}
 	}

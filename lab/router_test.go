@@ -68,12 +68,35 @@ func TestRouterRefused(t *testing.T) {
 		"hidden":       {func(r *Router) { r.Identity = "/run/key" }, scenario.Scenario{}, new(*InputError)},
 		"no image":     {func(r *Router) { r.Image += ".missing" }, scenario.Scenario{}, new(*FileError)},
 		"far machines": {func(*Router) {}, scenario.Scenario{Home: scenario.Home{Away: []time.Duration{0, time.Second}}}, new(*UnsupportedCaseError)},
+		"echoes alone": {func(*Router) {}, scenario.Scenario{Line: scenario.Line{EchoOnly: true}}, new(*UnsupportedCaseError)},
 		"without QEMU": {func(*Router) {}, scenario.Scenario{}, new(*MissingError)},
 	} {
 		r := ok
 		c.change(&r)
 		if err := r.check(&c.scenario); !errors.As(err, c.want) {
 			t.Errorf("%s: %v (%T), want %T", name, err, err, c.want)
+		}
+	}
+}
+
+// A line whose queue drops what waits longest has that queue below its rate, as many
+// packets as go with each rate that it has, and no timestamps if it answers none.
+func TestHeadDropWiring(t *testing.T) {
+	l := scenario.Line{Down: 50 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond, HeadDrop: 30 * time.Millisecond, EchoOnly: true}
+	s := &scenario.Scenario{Line: l, Loads: []scenario.Load{{Host: 1}}}
+	var all strings.Builder
+	for _, b := range append(wiring(s, Virtual, nil), retune(l, scenario.Change{Down: 25 * unit.MbitPerSecond, Exact: true}, Virtual, nil)) {
+		all.WriteString(b.text())
+	}
+	for _, want := range []string{
+		"qdisc add dev m0 parent 2:1 handle 1: tbf rate 50000000bit burst 1600b limit 123b\nqdisc add dev m0 parent 1:1 handle 3: pfifo_head_drop limit 123\n",
+		"qdisc add dev m1 parent 1:1 handle 3: pfifo_head_drop limit 12\n",
+		"filter add dev net egress protocol ip flower ip_proto icmp type 13 action drop\n",
+		"qdisc change dev m0 parent 2:1 handle 1: tbf rate 25000000bit burst 1600b limit 61b\n",
+		"qdisc change dev m1 parent 2:1 handle 1: tbf rate 8bit burst 1600b limit 10b\n",
+	} {
+		if !strings.Contains(all.String(), want) {
+			t.Errorf("there is no %q in:\n%s", want, all.String())
 		}
 	}
 }

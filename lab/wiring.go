@@ -205,6 +205,7 @@ func line(l scenario.Line, engine Engine, r *Router) []batch {
 	}{{"m0", l.Down, l.BufferDown}, {"m1", l.Up, l.BufferUp}} {
 		if r != nil { // packets come from tap devices, and are in no sender's account
 			modem.add("qdisc add dev %s root handle 1:%s %s", way.dev, framing(l), bottleneck(l, way.rate, way.buffer, engine))
+			headDrop(&modem, l, way.dev, way.rate)
 			continue
 		}
 		// A packet leaves its sender's account when a network card has sent it; a
@@ -214,6 +215,7 @@ func line(l scenario.Line, engine Engine, r *Router) []batch {
 		// is on the line is computed where it enters, at the root.
 		modem.add("qdisc add dev %s root handle 2:%s netem delay 1us limit 1000000", way.dev, framing(l))
 		modem.add("qdisc add dev %s parent 2:1 handle 1: %s", way.dev, bottleneck(l, way.rate, way.buffer, engine))
+		headDrop(&modem, l, way.dev, way.rate)
 	}
 	if r != nil {
 		return []batch{modem} // the distance is the agent's own (distance.go)
@@ -222,10 +224,14 @@ func line(l scenario.Line, engine Engine, r *Router) []batch {
 	for _, dev := range []string{"home", "net"} {
 		isp.add("qdisc add dev %s root netem %s", dev, distance(l))
 	}
+	if l.EchoOnly {
+		isp.add("qdisc add dev net clsact")
+		isp.add("filter add dev net egress protocol ip flower ip_proto icmp type 13 action drop")
+	}
 	return []batch{modem, isp}
 }
 
-// bottleneck is tc-tbf(8): the rate, and a FIFO of so many bytes.
+// bottleneck is tc-tbf(8): the rate, and a FIFO of so many bytes, or what headDrop has put in its place.
 func bottleneck(l scenario.Line, rate unit.Rate, buffer unit.Size, engine Engine) string {
 	if l.LinkLayer == "ptm" { // 64 bytes of 65 carry data
 		rate = rate * 64 / 65
@@ -239,7 +245,17 @@ func bottleneck(l scenario.Line, rate unit.Rate, buffer unit.Size, engine Engine
 	if engine == Realtime {
 		burst = max(burst, rate.Bytes(4*time.Millisecond))
 	}
+	if l.HeadDrop > 0 { // tbf hands its limit on to the queue below it, which counts packets
+		buffer = unit.Size(l.HeadDropPackets(rate))
+	}
 	return fmt.Sprintf("tbf rate %dbit burst %db limit %db", rate, burst, buffer)
+}
+
+// headDrop puts tc-pfifo_head_drop(8) in the place of the bottleneck's own queue.
+func headDrop(b *batch, l scenario.Line, dev string, rate unit.Rate) {
+	if l.HeadDrop > 0 {
+		b.add("qdisc add dev %s parent 1:1 handle 3: pfifo_head_drop limit %d", dev, l.HeadDropPackets(rate))
+	}
 }
 
 // framing is tc-stab(8): what a packet occupies on the line. Its table has a slot for each

@@ -19,6 +19,8 @@ const (
 	FollowGliding    Code = "follow_gliding"
 	FollowSet        Code = "follow_set"
 	FollowTrying     Code = "follow_trying"
+	FollowLoss       Code = "follow_loss"
+	FollowOwnLoss    Code = "follow_own_loss"
 )
 
 // englishFollow are the words for them.
@@ -40,6 +42,8 @@ func englishFollow() map[Code]string {
 		FollowGliding:    "{direction:name}: nobody has answered probes for long: slowly to {to_bps:rate}, which the line nearly always carries",
 		FollowSet:        "{direction:name}: {to_bps:rate}, set from outside",
 		FollowTrying:     "{direction:name}: {to_bps:rate} for some seconds, a little more than the line has carried so far; it stays if nothing queues",
+		FollowLoss:       "{direction:name}: the line loses packets under load and lets none wait: cut from {from_bps:rate} to {to_bps:rate}, just below what came through",
+		FollowOwnLoss:    "{direction:name}: the cut to {from_bps:rate} did not lessen the loss, which is the line's own: back to {to_bps:rate}",
 	}
 }
 
@@ -62,5 +66,7 @@ func germanFollow() map[Code]string {
 		FollowGliding:    "{direction:name}: seit Langem beantwortet niemand Messpakete: langsam auf {to_bps:rate}, die die Leitung fast immer trägt",
 		FollowSet:        "{direction:name}: {to_bps:rate}, von außen gesetzt",
 		FollowTrying:     "{direction:name}: {to_bps:rate} für einige Sekunden, etwas mehr, als die Leitung bisher trug; es bleibt dabei, wenn nichts wartet",
+		FollowLoss:       "{direction:name}: die Leitung verliert unter Last Pakete, statt sie warten zu lassen: von {from_bps:rate} auf {to_bps:rate} gesenkt, knapp unter das, was durchkam",
+		FollowOwnLoss:    "{direction:name}: die Senkung auf {from_bps:rate} hat den Verlust nicht verringert, er gehört zur Leitung: zurück auf {to_bps:rate}",
 	}
 }

@@ -145,13 +145,17 @@ func (p *parser) scenario(t table) *Scenario {
 func (p *parser) accessLine(t table) Line {
 	l := Line{
 		Down: t.rate("down", true), Up: t.rate("up", true),
-		RTT:        t.duration("rtt", true, time.Minute),
-		BufferDown: t.size("buffer_down"), BufferUp: t.size("buffer_up"),
+		RTT:       t.duration("rtt", true, time.Minute),
+		HeadDrop:  t.duration("head_drop", false, time.Second),
+		EchoOnly:  t.boolean("echo_only"),
 		Jitter:    t.duration("jitter", false, time.Minute),
 		Loss:      t.fraction("loss"),
 		Overhead:  t.integer("overhead", 0, -14, 256),
 		MPU:       t.integer("mpu", 0, 0, 256),
 		LinkLayer: t.oneOf("link_layer", "", "ethernet", "docsis", "atm", "ptm"),
+	}
+	if l.HeadDrop == 0 {
+		l.BufferDown, l.BufferUp = t.size("buffer_down"), t.size("buffer_up")
 	}
 	for _, v := range t.tables("vary", 1000) {
 		l.Vary = append(l.Vary, Change{

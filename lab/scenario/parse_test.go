@@ -70,6 +70,22 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// A queue that drops what waits longest takes the place of buffers.
+func TestParseHeadDrop(t *testing.T) {
+	text := strings.Replace(good, "buffer_down = \"1.5 MB\"\nbuffer_up   = \"375 kB\"", "head_drop = \"30 ms\"\necho_only = true", 1)
+	s, err := Parse("x.toml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := s.Line; l.HeadDrop != 30*time.Millisecond || !l.EchoOnly || l.BufferDown+l.BufferUp != 0 || l.HeadDropPackets(l.Down) != 37 || l.HeadDropPackets(0) != leastHeadDrop {
+		t.Errorf("line read as %+v", l)
+	}
+	_, err = Parse("x.toml", []byte(strings.Replace(good, "rtt  =", "head_drop = \"30 ms\"\nrtt  =", 1)))
+	if err == nil || !strings.Contains(err.Error(), "buffer_down") {
+		t.Errorf("head_drop beside buffers: %v", err)
+	}
+}
+
 // What a load's kind has by itself, and what a case's rules are.
 func TestParseDefaults(t *testing.T) {
 	text := strings.Replace(good, `kind = "voip"`, "kind = \"webrtc\"\n[[load]]\nkind = \"cloud-game\"\n[[load]]\nkind = \"game\"", 1)

@@ -31,18 +31,33 @@ type Line struct {
 	RTT        time.Duration `json:"rtt"`         // idle
 	BufferDown unit.Size     `json:"buffer_down"` // what the provider queues towards the home
 	BufferUp   unit.Size     `json:"buffer_up"`   // what the modem queues
-	Jitter     time.Duration `json:"jitter,omitempty"`
-	Loss       float64       `json:"loss,omitempty"`     // each way, 0–1
-	Overhead   int           `json:"overhead,omitempty"` // bytes a packet costs on the line beyond its Ethernet frame
-	MPU        int           `json:"mpu,omitempty"`      // least bytes that a packet occupies on the line
-	LinkLayer  string        `json:"link_layer,omitempty"`
-	Vary       []Change      `json:"vary,omitempty"`
+	// HeadDrop is for how long packets wait at most in queues that make room by dropping
+	// what waits longest, as Starlink's do; 0: they have buffers, and drop what comes.
+	HeadDrop time.Duration `json:"head_drop,omitempty"`
+	// EchoOnly says that ICMP timestamps are not answered, echoes alone.
+	EchoOnly  bool          `json:"echo_only,omitempty"`
+	Jitter    time.Duration `json:"jitter,omitempty"`
+	Loss      float64       `json:"loss,omitempty"`     // each way, 0–1
+	Overhead  int           `json:"overhead,omitempty"` // bytes a packet costs on the line beyond its Ethernet frame
+	MPU       int           `json:"mpu,omitempty"`      // least bytes that a packet occupies on the line
+	LinkLayer string        `json:"link_layer,omitempty"`
+	Vary      []Change      `json:"vary,omitempty"`
 	// Trace is the name of a file with the line's rates over time, beside the
 	// scenario's own; Scenario.SetTrace takes its text in, as changes.
 	Trace string `json:"trace,omitempty"`
 	// TraceFrom is when the trace begins, since the measuring began.
 	TraceFrom time.Duration `json:"trace_from,omitempty"`
 }
+
+// leastHeadDrop keeps the first window of a TCP flow from being dropped at the least rates.
+const leastHeadDrop = 10
+
+// HeadDropPackets is how many full frames a queue of HeadDrop holds at a rate.
+func (l Line) HeadDropPackets(rate unit.Rate) int {
+	return max(int(rate.Bytes(l.HeadDrop)/fullFrame), leastHeadDrop)
+}
+
+const fullFrame = 1514 * unit.Byte
 
 // A Change of the line while the case runs. A rate of zero stays as it was,
 // unless Exact is set: then the line carries nothing until the next change.

@@ -12,8 +12,11 @@ type Bottleneck struct {
 	Rate unit.Rate
 	// Buffer is how many bytes, counted by Framing, may wait; a packet that
 	// would exceed it is dropped.
-	Buffer  unit.Size
-	Framing aqm.Framing
+	Buffer unit.Size
+	// HeadDrop is how many packets may wait, and there is no Buffer: what comes is taken,
+	// and what waits longest is dropped for it (Linux pfifo_head_drop). 0: see Buffer.
+	HeadDrop int
+	Framing  aqm.Framing
 	// Burst is how many bytes may pass at once after the link was idle. The
 	// lab's modem, Linux's token bucket filter, has 1600: a frame that finds
 	// the link idle passes at once. 0 makes frames take their time, as on a
@@ -69,10 +72,17 @@ func (n *Network) enqueue(m *modem, id uint32) {
 	wire, _ := m.cost(size)
 	m.counts.Offered++
 	m.counts.OfferedBytes += unit.Size(size)
-	if m.bytes+wire > m.Buffer && (m.Burst > 0 || m.line.len > 0) {
-		m.counts.Dropped++
-		m.counts.DroppedBytes += unit.Size(size)
-		n.lose(id)
+	switch {
+	case m.HeadDrop > 0:
+		if m.line.len >= m.HeadDrop {
+			head := *m.line.at(0)
+			m.line.pop()
+			first, _ := m.cost(n.packets.all[head].size)
+			m.bytes -= first
+			n.drop(m, head)
+		}
+	case m.bytes+wire > m.Buffer && (m.Burst > 0 || m.line.len > 0):
+		n.drop(m, id)
 		return
 	}
 	m.bytes += wire
@@ -84,6 +94,13 @@ func (n *Network) enqueue(m *modem, id uint32) {
 		m.filled = max(m.filled, n.now)
 	}
 	n.release(m)
+}
+
+// drop loses a packet in the queue, or on its way in.
+func (n *Network) drop(m *modem, id uint32) {
+	m.counts.Dropped++
+	m.counts.DroppedBytes += unit.Size(n.packets.all[id].size)
+	n.lose(id)
 }
 
 // release lets all packets go whose time has come, and notes when the next

@@ -111,6 +111,32 @@ func TestDelayIsBufferOverRate(t *testing.T) {
 	}
 }
 
+// A queue that drops what waits longest delays by what it holds at most, whatever is
+// offered; what comes is taken, and what was offered is sent, dropped or in it.
+func TestHeadDrop(t *testing.T) {
+	n := line(t, 20e6, 5e6, 24*time.Millisecond, 1e6, 375e3, 1)
+	if err := n.SetBottleneck(Up, Bottleneck{Rate: 5e6, HeadDrop: 12, Burst: 1600}); err != nil {
+		t.Fatal(err)
+	}
+	c := addConn(t, n, ConnParams{Direction: Up})
+	s := probes(t, n)
+	n.RunUntil(20e9)
+	var most time.Duration
+	for _, d := range roundTrips(s, 5, 18) {
+		most = max(most, d)
+	}
+	if want := 24*time.Millisecond + unit.Rate(5e6).Time(13*1514); most > want {
+		t.Errorf("longest round trip %v, want at most %v", most, want)
+	}
+	b := n.Bottleneck(Up)
+	if b.Dropped == 0 || b.Offered != b.Sent+b.Dropped+uint64(b.Packets) || b.Packets > 12 || b.Backlog > 12*1514 {
+		t.Errorf("%+v", b)
+	}
+	if lost := c.Stats().Lost; lost == 0 || uint64(lost) > b.Dropped {
+		t.Errorf("the connection lost %d of %d", lost, b.Dropped)
+	}
+}
+
 // A real link's queue adds the time of the frame itself; the lab's modem does
 // not.
 func TestIdleRoundTrip(t *testing.T) {

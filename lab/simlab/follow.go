@@ -114,6 +114,9 @@ func (h *house) followBy(c follow.Decider) error {
 	for _, l := range h.scenario.Loads {
 		f.call = f.call || l.Kind == scenario.WebRTC || l.Kind == scenario.VoIP
 	}
+	if h.scenario.Line.EchoOnly {
+		f.coarse = func(int) bool { return true }
+	}
 	h.follower = f
 	h.net.Tap(f.pass)
 	return nil
@@ -136,9 +139,7 @@ func (f *follower) pass(now unit.Instant, p sim.Stamped) {
 		Src: from.Addr(), Dst: to.Addr(), SrcPort: from.Port(), DstPort: to.Port(), Seq: p.Seq, Ack: p.Ack, Length: p.Length,
 		Flags: delay.FlagAck, HasStamp: true, TSval: stamp(p.Sent), TSecr: stamp(p.Echo),
 	}
-	if delay.Passes(f.watch.Mask(), &s) {
-		f.watch.Observe(now, p.Direction == sim.Up, &s)
-	}
+	f.watch.Observe(now, p.Direction == sim.Up, &s)
 }
 
 // step lets the follower do what is due now.
@@ -230,6 +231,10 @@ func (f *follower) reply(i int, asked []byte, at unit.Instant) []byte {
 // Count implements follow.Sources.
 func (f *follower) Count(now unit.Instant) (follow.Reading, error) {
 	k := counters(f.net, now)
+	for d := range k.Way {
+		x := f.watch.Loss(d == int(follow.Up))
+		k.Way[d].Seen, k.Way[d].Lost = x.Seen, x.Line
+	}
 	k.Call = f.call
 	return follow.Reading{Counters: k}, nil
 }

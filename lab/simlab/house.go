@@ -72,6 +72,9 @@ func newHouse(s *scenario.Scenario, platform string, seed uint64) (*house, error
 // bottleneck is the lab's modem in one direction (lab's wiring.go).
 func bottleneck(l scenario.Line, rate unit.Rate, buffer unit.Size) sim.Bottleneck {
 	b := sim.Bottleneck{Rate: rate, Buffer: buffer, Burst: modemBurst}
+	if l.HeadDrop > 0 {
+		b.HeadDrop = l.HeadDropPackets(rate)
+	}
 	b.Framing.Overhead, b.Framing.Minimum = unit.Size(l.Overhead), unit.Size(l.MPU)
 	switch l.LinkLayer {
 	case "atm":

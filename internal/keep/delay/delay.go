@@ -12,6 +12,8 @@
 //   - The first hop is one of the Prober's reflectors: an echo with a hop limit.
 //   - Envelope takes clock skew out of one-way times.
 //
+// Losses finds out in the same segments what the line loses.
+//
 // Each sample says where it comes from. Which reflector is asked when, what is
 // normal for a source, whether it can be believed, and what several of them say
 // together is the controller's business; Pace says how often the budget allows
@@ -77,7 +79,8 @@ type Sample struct {
 	// with them, where packets so small and so few do not wait for long.
 	RTT time.Duration
 	// OneWay says that Up and Down are set: how much longer each way took than
-	// the quickest packet of the last minutes, skew of the clocks taken out.
+	// the quickest packet of the last minutes, skew of the clocks taken out. Of passive
+	// samples Up has all of the round trip that is not the queue down.
 	OneWay   bool
 	Up, Down time.Duration
 }

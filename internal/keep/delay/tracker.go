@@ -97,6 +97,7 @@ type flow struct {
 	highest       uint32       // sequence number behind all that was sent
 	acked         uint32       // last acknowledgement that came in
 	tsval         uint32       // newest stamp sent
+	clock         peerClock
 	hasHighest    bool
 	hasAcked      bool
 	hasTSval      bool
@@ -115,10 +116,12 @@ type network struct {
 
 // A waySample is the least round trip since the last Collect.
 type waySample struct {
-	rtt time.Duration
-	at  unit.Instant
-	n   int
-	syn bool
+	rtt    time.Duration
+	behind time.Duration // of it, the queue towards us
+	parted bool          // that is known
+	at     unit.Instant
+	n      int
+	syn    bool
 }
 
 // NewTracker returns a tracker.
@@ -181,7 +184,7 @@ func (t *Tracker) Observe(at unit.Instant, out bool, s *Segment) {
 
 // find returns a connection, made if wanted, or nil.
 func (t *Tracker) find(local, remote netip.AddrPort, at unit.Instant, add bool) *flow {
-	set := t.flows[int(t.hash(local, remote)&t.mask)*ways:][:ways]
+	set := t.flows[int(hash(t.seed, local, remote)&t.mask)*ways:][:ways]
 	oldest := &set[0]
 	for i := range set {
 		f := &set[i]
@@ -202,10 +205,10 @@ func (t *Tracker) find(local, remote netip.AddrPort, at unit.Instant, add bool) 
 	return oldest
 }
 
-func (t *Tracker) hash(local, remote netip.AddrPort) uint32 {
+func hash(seed uint32, from, to netip.AddrPort) uint32 {
 	const prime = 16777619 // of FNV
-	h := uint32(2166136261) ^ t.seed
-	for _, p := range [2]netip.AddrPort{local, remote} {
+	h := uint32(2166136261) ^ seed
+	for _, p := range [2]netip.AddrPort{from, to} {
 		b := p.Addr().As16()
 		for i := 0; i < len(b); i += 4 {
 			h = (h ^ (uint32(b[i])<<24 | uint32(b[i+1])<<16 | uint32(b[i+2])<<8 | uint32(b[i+3]))) * prime
@@ -273,6 +276,7 @@ func (t *Tracker) arrive(f *flow, at unit.Instant, s *Segment) {
 	if s.Flags&FlagAck == 0 {
 		return
 	}
+	behind, parted := f.clock.behind(at, s.TSval)
 	keep := 0
 	for i := range f.n {
 		m := &f.marks[i]
@@ -283,7 +287,7 @@ func (t *Tracker) arrive(f *flow, at unit.Instant, s *Segment) {
 			if f.waited(m, at, rtt, s, t.gap) {
 				t.stats.Refused++
 			} else {
-				t.file(at, f.remote.Addr(), m.kind, rtt)
+				t.file(f.remote.Addr(), m.kind, waySample{rtt: rtt, at: at, behind: min(behind, rtt), parted: parted})
 			}
 		case !matched && !over && rtt <= markAge:
 			f.marks[keep] = *m
@@ -333,18 +337,19 @@ func (f *flow) waited(m *mark, at unit.Instant, rtt time.Duration, s *Segment, g
 }
 
 // file enters a round trip.
-func (t *Tracker) file(at unit.Instant, remote netip.Addr, kind markKind, rtt time.Duration) {
+func (t *Tracker) file(remote netip.Addr, kind markKind, x waySample) {
 	t.stats.Matched++
-	n := t.network(at, Network(remote))
+	n := t.network(x.at, Network(remote))
 	w := &n.way[0]
 	if kind == markAck {
 		w = &n.way[1]
 	}
-	if w.n == 0 || rtt < w.rtt {
-		w.rtt, w.at, w.syn = rtt, at, kind == markSyn
+	if w.n == 0 || x.rtt < w.rtt {
+		x.n, x.syn = w.n, kind == markSyn
+		*w = x
 	}
 	w.n++
-	n.seen = at
+	n.seen = x.at
 }
 
 // network returns the place of a network, made if it has none.
@@ -388,6 +393,9 @@ func (t *Tracker) Collect(now unit.Instant, receive func(Sample)) {
 				continue
 			}
 			s := Sample{At: w.at, Kind: Passive, Index: -1, Source: n.prefix, RTT: w.rtt, Way: Up}
+			if s.OneWay = w.parted; w.parted {
+				s.Down, s.Up = w.behind, w.rtt-w.behind
+			}
 			if k == 1 {
 				s.Way = Down
 			}

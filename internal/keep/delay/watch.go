@@ -6,10 +6,11 @@ import (
 	"unbloat/unit"
 )
 
-// A Watch is a Tracker behind the filter that thins its segments out on a fast
-// line. Whoever captures hands over the segments that pass Mask.
+// A Watch is a Tracker and Losses behind the filter that thins their segments out on a
+// fast line. Whoever captures hands over the segments that pass Masks.
 type Watch struct {
 	*Tracker
+	losses *Losses
 	gate   Gate
 	looked unit.Instant
 	seen   uint64 // segments at the last look
@@ -19,12 +20,42 @@ type Watch struct {
 const watchEvery = time.Second
 
 // NewWatch returns a watch to which all segments pass.
-func NewWatch(c TrackerConfig) *Watch { return &Watch{Tracker: NewTracker(c)} }
+func NewWatch(c TrackerConfig) *Watch { return &Watch{Tracker: NewTracker(c), losses: NewLosses()} }
 
-// Mask returns the bits that must be zero in one of a segment's stamps; 0: all pass.
-func (w *Watch) Mask() uint32 { return w.gate.Mask() }
+// Masks are bits that must be zero for a segment to pass; 0: all pass.
+type Masks struct {
+	Stamp    uint32 // in one of its two stamps, or
+	Down, Up uint32 // in the sequence number of data
+}
 
-// Collect is Tracker.Collect. It says whether the filter is to have another Mask.
+// Masks returns those that hold now.
+func (w *Watch) Masks() Masks {
+	return Masks{w.gate.Mask(), w.losses.Mask(false), w.losses.Mask(true)}
+}
+
+// Observe takes in a segment that crossed the WAN's interface.
+func (w *Watch) Observe(at unit.Instant, out bool, s *Segment) {
+	if Passes(w.gate.Mask(), s) {
+		w.Tracker.Observe(at, out, s)
+	}
+	if w.losses.Passes(out, s) {
+		w.losses.Observe(at, out, s)
+	}
+}
+
+// Loss returns what a direction has lost since NewWatch.
+func (w *Watch) Loss(out bool) Loss { return w.losses.Loss(out) }
+
+// Missed says that segments have crossed that were not handed over.
+func (w *Watch) Missed() { w.losses.Missed() }
+
+// Reset forgets all connections. See Tracker.Reset.
+func (w *Watch) Reset() {
+	w.Tracker.Reset()
+	w.losses.Missed()
+}
+
+// Collect is Tracker.Collect. It says whether the filter is to have other Masks.
 func (w *Watch) Collect(now unit.Instant, receive func(Sample)) (refilter bool) {
 	w.Tracker.Collect(now, receive)
 	since := now.Sub(w.looked)
@@ -35,6 +66,9 @@ func (w *Watch) Collect(now unit.Instant, receive func(Sample)) (refilter bool) 
 	if w.looked != 0 && w.gate.Adjust(float64(segments-w.seen)/since.Seconds()) {
 		w.Sampled(w.gate.Period())
 		refilter = true
+	}
+	for d := range w.losses.ways {
+		refilter = w.losses.ways[d].adjust(since.Seconds()) || refilter
 	}
 	w.looked, w.seen = now, segments
 	return refilter

@@ -36,6 +36,8 @@ type way struct {
 	load      load
 	queue     queue
 	capacity  capacity
+	loss      loss
+	full      unit.Instant  // when it last was as of a full buffer; 0: never
 	over      time.Duration // the delay when it became long; 0: it is not
 	out       bool          // there is an outage
 	situation Situation
@@ -152,6 +154,7 @@ func (c *Controller) NewLine(now unit.Instant) {
 	for d := range c.ways {
 		w := &c.ways[d]
 		w.capacity.forget()
+		w.loss.forget()
 		w.queue.own.delay, w.out = 0, false
 		w.policy.cut, w.policy.rises, w.policy.out = cut{}, 0, false
 		w.policy.past.failed, w.policy.past.since = 0, now
@@ -186,9 +189,18 @@ func (c *Controller) Step(now unit.Instant) Decision {
 	}
 	for d := range c.ways {
 		w, p := &c.ways[d], &c.ways[d].policy
+		tries := p.cut.loss > 0
+		if w.queue.delay > ownMost {
+			w.full = now
+		}
+		w.loss.look(&c.counters, w.is, w.full > 0 && now.Sub(w.full) < moment || p.cut.on && (!tries || now < p.cut.judge), tries)
 		w.situation = c.situation(w, now, v, theta, mistaken)
 		switch w.situation.Is {
 		case IsFloor:
+			if tries {
+				w.loss.found(p.cut.loss)
+				break
+			}
 			w.queue.own.found(now, w.queue.raw, p.cut.from)
 			c.alertAt = now
 		case IsQueueing, IsRefilling:

@@ -73,7 +73,7 @@ func (c *Controller) part(now unit.Instant, v vote) (wronged bool) {
 	_, most, _ := c.counters.backlog(Down, window)
 	open := down.load.lately && most < 2*c.p.Packet // the shaper is not what limits
 	s.down = down.load.lately && (s.starved || !up.load.lately || open || now < s.cleared)
-	if cut := &up.policy.cut; v.known && !v.oneWay && !s.down && !wronged && cut.on && now.Sub(cut.began) > moment && down.load.carried > down.policy.rate/20 {
+	if cut := &up.policy.cut; v.known && !v.oneWay && !s.down && !wronged && cut.on && cut.loss == 0 && now.Sub(cut.began) > moment && down.load.carried > down.policy.rate/20 {
 		// The cuts of the way up have changed nothing.
 		s.down, down.load.lately, down.load.at = true, true, now
 	}
@@ -129,7 +129,7 @@ func (c *Controller) try(now unit.Instant, v vote) (wronged bool) {
 		s.cleared = 0 // less arrives than a line that queues passes on: it does not queue
 	}
 	x := &v.newest
-	if !v.known || v.oneWay || s.down || !c.ways[Down].load.lately || !up.on || up.guessed || x.rtt < c.p.Threshold/2 {
+	if !v.known || v.oneWay || s.down || !c.ways[Down].load.lately || !up.on || up.guessed || up.loss > 0 || x.rtt < c.p.Threshold/2 {
 		s.tried = false
 		return false
 	}

@@ -150,6 +150,9 @@ type Count struct {
 	Drops uint64
 	// Acked bytes of uploads, where somebody counts them; 0: not known.
 	Acked unit.Size
+	// Of TCP's data that crossed the WAN: KiB that were followed, and of them those that
+	// the line lost, since some origin; 0: nobody looks.
+	Seen, Lost uint64
 }
 
 // Counters are both directions' counts at one time.

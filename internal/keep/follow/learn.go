@@ -219,7 +219,7 @@ func (l *lessons) prove(now unit.Instant, w *way) {
 	switch {
 	case w.capacity.mean > 0 && now.Sub(w.capacity.at) < learnEvery/2:
 		*proven = below * w.capacity.mean
-	case w.load.full && w.queue.delay == 0:
+	case w.load.full && w.queue.delay == 0 && !w.loss.some():
 		*proven = max(*proven, w.policy.rate)
 	}
 }

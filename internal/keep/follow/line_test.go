@@ -22,6 +22,10 @@ type fluid struct {
 	next     unit.Instant
 	base     time.Duration
 	oneWay   bool
+	room     time.Duration                                       // the longest queue of the line, which drops the rest; 0: there is none
+	radio    float64                                             // share that the line loses whatever it carries
+	seen     [2]float64                                          // KiB
+	lost     [2]float64                                          // of them
 	call     bool                                                // somebody talks
 	answer   func(at unit.Instant, reflector int, d *Delay) bool // false: none; nil: as it is
 	changes  []Decision
@@ -65,12 +69,14 @@ func (f *fluid) run(d time.Duration) {
 				f.backlog[d] = min(wants-sent, 2e5)
 				f.bytes[d] += sent / 8
 				f.queue[d] = max(f.queue[d]+sent-f.capacity[d]*seconds, 0)
+				f.lose(d, sent)
 				continue
 			}
 			// Senders far away keep to the shaper's rate, a little more.
 			sent := min(f.load[d], rate*1.02) * seconds
 			carried := min(f.queue[d]+sent, f.capacity[d]*seconds)
 			f.queue[d] += sent - carried
+			f.lose(d, sent)
 			f.bytes[d] += carried / 8
 			f.backlog[d] = min(max(f.backlog[d]+carried-rate*seconds, 0), 2e5)
 		}
@@ -87,8 +93,8 @@ func (f *fluid) run(d time.Duration) {
 			continue
 		}
 		k := Counters{At: f.now, Call: f.call, Way: [2]Count{
-			{Bytes: unit.Size(f.bytes[Down]), Backlog: unit.Size(f.backlog[Down] / 8)},
-			{Bytes: unit.Size(f.bytes[Up]), Backlog: unit.Size(f.backlog[Up] / 8)},
+			{Bytes: unit.Size(f.bytes[Down]), Backlog: unit.Size(f.backlog[Down] / 8), Seen: uint64(f.seen[Down]), Lost: uint64(f.lost[Down])},
+			{Bytes: unit.Size(f.bytes[Up]), Backlog: unit.Size(f.backlog[Up] / 8), Seen: uint64(f.seen[Up]), Lost: uint64(f.lost[Up])},
 		}}
 		f.drive.Count(k)
 		f.last = f.drive.Step(f.now)
@@ -109,6 +115,21 @@ func (f *fluid) run(d time.Duration) {
 			}
 		}
 	}
+}
+
+// lose drops what does not fit into the line's queue, and what the radio loses.
+func (f *fluid) lose(d Direction, sent float64) {
+	kib := 8.0 * (8 << 10) // bits: down one in eight is followed
+	if d == Up {
+		kib /= 8
+	}
+	lost := f.radio * sent
+	if most := f.room.Seconds() * f.capacity[d]; f.room > 0 && f.queue[d] > most {
+		lost += f.queue[d] - most
+		f.queue[d] = most
+	}
+	f.seen[d] += sent / kib
+	f.lost[d] += lost / kib
 }
 
 // delay returns what the line's queues add now.

@@ -31,6 +31,7 @@ const (
 	logNewLine = 'n' // time
 	logWall    = 'w' // time of a Monday
 	logCall    = 'k' // time, whether there is a call
+	logLost    = 'l' // time; down and up KiB seen, lost
 	logStepped = 's' // time; the rates decided, down and up
 )
 
@@ -133,6 +134,14 @@ func (r *Recorder) Count(c Counters) {
 	if c.Call != r.counted.Call {
 		r.write(logCall, c.At, map[bool]int64{true: 1}[c.Call])
 	}
+	var lost [4]int64
+	for d := range c.Way {
+		is, was := &c.Way[d], &r.counted.Way[d]
+		lost[2*d], lost[2*d+1] = int64(is.Seen-was.Seen), int64(is.Lost-was.Lost)
+	}
+	if lost != [4]int64{} {
+		r.write(logLost, c.At, lost[:]...)
+	}
 	for d := range c.Way {
 		is, was := &c.Way[d], &r.counted.Way[d]
 		n = append(n, int64(is.Bytes-was.Bytes), int64(is.Backlog-was.Backlog), int64(is.Drops-was.Drops), int64(is.Acked-was.Acked))
@@ -232,6 +241,11 @@ func Replay(log io.Reader, each func(Replayed)) error {
 			c.Wall(at)
 		case logCall:
 			counted.Call = v[1] != 0
+		case logLost:
+			for d := range counted.Way {
+				w, x := &counted.Way[d], v[1+2*d:]
+				w.Seen, w.Lost = w.Seen+uint64(x[0]), w.Lost+uint64(x[1])
+			}
 		case logStepped:
 			each(Replayed{at, c.Step(at), [2]unit.Rate{unit.Rate(v[1]), unit.Rate(v[2])}, c})
 		}
@@ -241,7 +255,7 @@ func Replay(log io.Reader, each func(Replayed)) error {
 
 // logNumbers reads the numbers of a line, as many as its kind has; rest is what follows.
 func logNumbers(line []byte) (v [9]int64, rest []byte, err error) {
-	want := map[byte]int{logBegun: 1, logAsked: 1, logDelay: 8, logCounted: 9, logApplied: 3, logNewLine: 1, logWall: 1, logCall: 2, logStepped: 3}
+	want := map[byte]int{logBegun: 1, logAsked: 1, logDelay: 8, logCounted: 9, logApplied: 3, logNewLine: 1, logWall: 1, logCall: 2, logLost: 5, logStepped: 3}
 	if len(line) < 2 || want[line[0]] == 0 {
 		return v, nil, fmt.Errorf("%.40q is no line of a log", line)
 	}

@@ -108,6 +108,23 @@ func TestReplayDecidesTheSame(t *testing.T) {
 	}
 }
 
+// replays holds what a log decides against what was decided while it was written.
+func replays(t *testing.T, f *fluid, run func()) {
+	t.Helper()
+	var b bytes.Buffer
+	f.drive = NewRecorder(f.c, f.now, &b)
+	run()
+	steps := 0
+	if err := Replay(&b, func(r Replayed) {
+		steps++
+		if r.Decision.Rate != r.Recorded {
+			t.Fatalf("at %v it decides %v, it was %v", r.Now, r.Decision.Rate, r.Recorded)
+		}
+	}); err != nil || steps < 100 {
+		t.Errorf("%d steps: %v", steps, err)
+	}
+}
+
 // FuzzReplay: whatever a file has, the rates are within their bounds.
 func FuzzReplay(f *testing.F) {
 	f.Add([]byte(logHeader + "\nb 0 {\"Rates\":[{\"Least\":1,\"Usual\":2,\"Most\":3},{\"Least\":1,\"Usual\":2,\"Most\":3}]}\nc 5 1 2 3 4 5 6 7 8\ns 5 2 2\n"))

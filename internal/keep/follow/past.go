@@ -14,6 +14,7 @@ const (
 	restless  = 10.0                   // s; a line that holds its capacity for less has dips upwards too
 	riseSoon  = 0.06                   // s; the first rise is so much of the rate, by the time for which it holds
 	retryIn   = 0.15                   // of the time for which the line holds its capacity: then what failed is tried again
+	lossyFor  = 5 * time.Minute        // after a loss that was too much a line is taken for one that shows it so: each rise is watched
 	dipMost   = 300 * time.Millisecond // a longer queue is of a line that fell
 )
 
@@ -23,6 +24,7 @@ type past struct {
 	safe   float64      // bit/s; carried lately without a queue
 	failed float64      // bit/s; the capacity when it was too much; 0: never
 	retry  unit.Instant // until then not above what failed
+	lost   unit.Instant // when it was too much by what was lost; 0: never
 	goal   float64      // bit/s; what was safe before the line fell; 0: it fell for good
 
 	level   float64      // bit/s; the capacity that others are compared with

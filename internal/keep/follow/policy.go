@@ -67,9 +67,12 @@ func (p *policy) decide(s *Situation) (rate float64, why Cause) {
 	case IsMistaken: // the rate before the cut
 		return p.restore(min(p.cut.from, below*s.Capacity), s.At), OtherWay
 	case IsFloor: // the same, and none higher until it is certain
-		return p.restore(p.cut.from, s.At.Add(moment)), NoHelp
+		cause := p.vain()
+		return p.restore(p.cut.from, s.At.Add(moment)), cause
 	case IsQueueing: // so far below the capacity that the queue drains
 		return p.lower(s)
+	case IsLosing: // just below what comes through
+		return p.relieve(s), Loss
 	case IsDraining: // nearer to the capacity, the less there is to drain
 		return p.law(p.capacity(s), s), Draining
 	case IsDrained, IsRefilling: // 95 % of the capacity; after a dip most of the rate before
@@ -107,12 +110,38 @@ type cut struct {
 	grown    time.Duration // the delay then
 	delay    time.Duration // when the rate was set whose effect is waited for
 	judge    unit.Instant  // when that is to show
+	loss     float64       // share that was lost; 0: it is for a delay
 }
 
 const notYet = unit.Instant(math.MaxInt64)
 
 // waits says that it is too early for the next guess of what the line carries.
 func (c *cut) waits(s *Situation) bool { return s.At.Sub(c.at) < s.RTT+window }
+
+// vain is the cause of taking a cut back. Loss that is the line's own does not tell what is
+// too much.
+func (p *policy) vain() Cause {
+	if p.cut.loss == 0 {
+		return NoHelp
+	}
+	p.past.lost = 0
+	return OwnLoss
+}
+
+// relieve sets the rate below what came through a line that drops the rest. If that does
+// not help, it may have been too much still. What is sent again shows a round trip later.
+func (p *policy) relieve(s *Situation) float64 {
+	c, next := &p.cut, below*s.Capacity
+	if c.on {
+		next, c.guessed = guess*p.rate, true
+	} else {
+		p.past.queued(s.At, min(p.rate, p.past.safe))
+		*c = cut{on: true, began: s.At, from: p.rate}
+	}
+	c.at, c.capacity, c.loss, c.judge = s.At, s.Capacity, s.Loss, s.At.Add(2*s.RTT+window)
+	p.past.failed, p.past.lost, p.rises = max(c.capacity, 1), s.At, 0
+	return next
+}
 
 // lower sets the rate so that the queue drains.
 func (p *policy) lower(s *Situation) (float64, Cause) {
@@ -134,7 +163,7 @@ func (p *policy) lower(s *Situation) (float64, Cause) {
 		// while the queue grows.
 		c.capacity, c.grown = capacity, s.Raw
 	}
-	c.at = s.At
+	c.at, c.loss = s.At, 0
 	if s.Asked >= c.judge {
 		c.judge = notYet
 	}
@@ -198,6 +227,9 @@ func (p *policy) restore(rate float64, until unit.Instant) float64 {
 // rise takes more.
 func (p *policy) rise(s *Situation) (float64, Cause) {
 	every := max(window, s.RTT)
+	if p.past.lost > 0 && s.At.Sub(p.past.lost) < lossyFor {
+		every = lossShows + s.RTT
+	}
 	if s.At.Sub(p.moved) < every || s.At.Sub(p.changed) < every/2 {
 		return 0, Holding
 	}

@@ -59,7 +59,7 @@ func (r *reach) start(now unit.Instant, known learnedMost) {
 func (r *reach) learn(s *Situation, rate float64) {
 	switch {
 	case !r.steps:
-	case s.Is == IsRefilling || s.Doubt > s.Threshold:
+	case s.Is == IsRefilling || s.Is == IsLosing || s.Doubt > s.Threshold:
 		// A line that falls meanwhile says nothing of the step.
 		if s.Capacity == 0 || s.Capacity > (1-another)*float64(r.proven) {
 			r.counts = min(max(2*r.counts, countsFirst), countsMost)

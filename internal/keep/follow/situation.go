@@ -18,10 +18,11 @@ const (
 	IsBlind                     // blind: nobody tells the delay
 	IsShaped                    // the delay is long, but the shaper is what limits: it is no queue
 	IsMistaken                  // the way up was cut for a delay that is the way down's
-	IsFloor                     // floor: a cut has not shortened the delay, which is the line's own
+	IsFloor                     // floor: a cut has not shortened the delay, or lessened the loss, which is the line's own
 	IsQueueing                  // the line queues
+	IsLosing                    // the line loses more than it does with less load, and hardly queues
 	IsDraining                  // draining: there is a cut, and the queue has become short
-	IsUnclear                   // there is a cut, and the other direction may have the queue
+	IsUnclear                   // there is a cut, and the other direction may have the queue, or it is too early to tell whether less is lost
 	IsDrained                   // there is a cut, and the queue is gone
 	IsRefilling                 // the line begins to queue at the rate at which it did before
 	IsRoom                      // the shaper is full and the line does not queue
@@ -31,7 +32,7 @@ const (
 
 // String names the kind in a word.
 func (k Kind) String() string {
-	return [...]string{"", "outage", "back", "idle", "blind", "shaped", "mistaken", "floor", "queueing", "draining", "unclear", "drained", "refilling", "room", "top", "calm"}[k]
+	return [...]string{"", "outage", "back", "idle", "blind", "shaped", "mistaken", "floor", "queueing", "losing", "draining", "unclear", "drained", "refilling", "room", "top", "calm"}[k]
 }
 
 const (
@@ -54,6 +55,7 @@ type Situation struct {
 	Own       time.Duration // the line's own, which it adds under any load
 	Delay     time.Duration // without: of the queue
 	Doubt     time.Duration // what it may be, where the ways can't be told apart
+	Loss      float64       // share that the line loses, if it loses more than its own
 	Threshold time.Duration // beyond it a delay counts as a queue
 	OneWay    bool          // the probes tell the ways apart
 	Limits    bool          // the line passes on less than is sent: it is what limits
@@ -105,6 +107,10 @@ func (c *Controller) situation(w *way, now unit.Instant, v vote, theta time.Dura
 		if c.unhelped(w, &s, now) {
 			s.Is = IsFloor
 		}
+	case l.lately && !cut.on && w.loss.losing():
+		s.Is = IsLosing
+	case cut.loss > 0:
+		s.Is = w.relieved(now)
 	case cut.on && q.delay > theta/2:
 		s.Is = IsDraining
 	case cut.on && q.doubt > theta:
@@ -113,7 +119,7 @@ func (c *Controller) situation(w *way, now unit.Instant, v vote, theta time.Dura
 		s.Is = IsDrained
 	case known && q.delay > theta/3 && rate > capacity && w.policy.past.failed > 0 && math.Abs(capacity-w.policy.past.failed) < near*w.policy.past.failed:
 		s.Is = IsRefilling // no need to wait until the queue is long
-	case l.full && q.doubt < max(theta/3, c.still(w, v)):
+	case l.full && q.doubt < max(theta/3, c.still(w, v)) && !w.loss.some():
 		s.Is = IsRoom
 		if w.policy.LearnMost && rate > 0.999*float64(w.policy.Most) {
 			s.Is = IsTop
@@ -121,7 +127,27 @@ func (c *Controller) situation(w *way, now unit.Instant, v vote, theta time.Dura
 	default:
 		s.Is = IsCalm
 	}
+	if s.Is == IsLosing {
+		s.Loss, s.Capacity = w.loss.all.share(), min(w.loss.carried(), rate)
+	} else if cut.loss > 0 && s.Is != IsQueueing {
+		s.Capacity = cut.capacity
+	}
 	return s
+}
+
+// relieved says what became of a cut for what was lost.
+func (w *way) relieved(now unit.Instant) Kind {
+	cut := &w.policy.cut
+	known, still := w.loss.judge(cut.loss, now.Sub(cut.judge))
+	switch {
+	case !known:
+		return IsUnclear
+	case !still:
+		return IsDrained
+	case w.loss.all.share() > lossOwn || !cut.guessed:
+		return IsLosing // one that is surely lower is to tell
+	}
+	return IsFloor
 }
 
 // flat says whether the delay has hardly grown since it became long.

@@ -213,10 +213,10 @@ func (s *sources) alive(last bool) bool {
 	return s.distinct(func(f *source) bool { return !f.dead && (last || !f.last) }) > 0
 }
 
-// waiting says whether a probe to a reflector that is alive waits for longer than a time.
+// waiting says whether a probe to a reflector that has answered lately waits for longer than a time.
 func (s *sources) waiting(now unit.Instant, most time.Duration) bool {
 	for i := range s.reflectors {
-		if f := &s.all[i]; f.asked != never && !f.dead && now.Sub(f.asked) > most {
+		if f := &s.all[i]; f.asked != never && f.heard != never && !f.dead && now.Sub(f.asked) > most {
 			return true
 		}
 	}
@@ -369,6 +369,9 @@ type vote struct {
 // trips only, vote when no reflector has answered lately.
 func (s *sources) decide(now unit.Instant, threshold time.Duration) vote {
 	v := s.elect(now, threshold)
+	if v.known && !v.oneWay {
+		s.partByFlows(now, &v)
+	}
 	if v.known || s.nFlows == 0 {
 		return v
 	}
@@ -401,6 +404,23 @@ func (s *sources) decide(now unit.Instant, threshold time.Duration) vote {
 	v.known, v.oneWay, v.median = true, false, v.rtt
 	v.way = [2]time.Duration{v.rtt, v.rtt}
 	return v
+}
+
+// partByFlows tells the ways of a round trip apart as the stamps of the connection do that
+// was heard last, if that was a moment ago and it waited too.
+func (s *sources) partByFlows(now unit.Instant, v *vote) {
+	for k := uint64(0); k < min(s.nFlows, sampleSlots); k++ {
+		x := &s.flows[(s.nFlows-1-k)%sampleSlots]
+		if now.Sub(x.at) > window {
+			return
+		}
+		if x.oneWay && x.rtt >= alike {
+			down := time.Duration(float64(v.rtt) * float64(x.way[Down]) / float64(x.rtt))
+			v.oneWay, v.way = true, [2]time.Duration{Down: down, Up: v.rtt - down}
+			v.newest.way = v.way
+			return
+		}
+	}
 }
 
 // manyFlows says whether there is more than one flow.

@@ -28,6 +28,8 @@ const (
 	Gliding                 // nobody has answered for long: slowly to what nearly always fits
 	Set                     // by somebody else
 	Trying                  // a little more than it has been seen to carry
+	Loss                    // the line loses more than with less load: cut to what comes through
+	OwnLoss                 // a cut did not lessen the loss: it is taken back
 	causes
 )
 
@@ -38,7 +40,7 @@ func codes() [causes]reason.Code {
 		Draining: reason.FollowDraining, Drained: reason.FollowDrained, Room: reason.FollowRoom,
 		NearFailed: reason.FollowNearFailed, NoHelp: reason.FollowNoHelp, OtherWay: reason.FollowOtherWay, Outage: reason.FollowOutage,
 		Returned: reason.FollowReturned, Idle: reason.FollowIdle, Blind: reason.FollowBlind,
-		Gliding: reason.FollowGliding, Set: reason.FollowSet, Trying: reason.FollowTrying,
+		Gliding: reason.FollowGliding, Set: reason.FollowSet, Trying: reason.FollowTrying, Loss: reason.FollowLoss, OwnLoss: reason.FollowOwnLoss,
 	}
 }
 

@@ -50,6 +50,7 @@ type Counts struct {
 	At      unit.Instant
 	Link    netio.LinkCounts // its Queue shapes the upload
 	Inbound netio.LinkCounts // of the interface that shapes the download; zero: there is none
+	Loss    [2]delay.Loss    // of TCP's data, by follow.Direction
 }
 
 // retryEvery is how often an interface that could not be watched is tried again.
@@ -94,12 +95,14 @@ func (g *Sockets) watch() error {
 	if err != nil {
 		return err
 	}
-	if err := c.Filter(g.watcher.Mask()); err != nil {
+	if err := filter(c, g.watcher.Masks()); err != nil {
 		return errors.Join(err, c.Close())
 	}
 	g.capture = c
 	return nil
 }
+
+func filter(c *netio.Capture, m delay.Masks) error { return c.Filter(m.Stamp, m.Down, m.Up) }
 
 // Ask asks a target. What cannot be sent now is lost, as on the line.
 func (g *Sockets) Ask(now unit.Instant, i int) error {
@@ -148,11 +151,14 @@ func (g *Sockets) readSegments(now unit.Instant, receive func(delay.Sample)) err
 		}
 		g.watcher.Reset()
 	}
-	err := g.capture.Drain(func(p netio.Packet) {
+	missed, err := g.capture.Drain(func(p netio.Packet) {
 		if s, ok := delay.ParsePacket(p.Type, p.Data); ok {
 			g.watcher.Observe(p.At, p.Out, &s)
 		}
 	})
+	if missed {
+		g.watcher.Missed()
+	}
 	const countEvery = time.Second // it is a system call
 	if now.Sub(g.counted) >= countEvery {
 		g.counted, g.dropped = now, g.capture.Dropped()
@@ -162,7 +168,7 @@ func (g *Sockets) readSegments(now unit.Instant, receive func(delay.Sample)) err
 		g.Reset()
 	}
 	if g.watcher.Collect(now, receive) {
-		err = errors.Join(err, g.capture.Filter(g.watcher.Mask()))
+		err = errors.Join(err, filter(g.capture, g.watcher.Masks()))
 	}
 	return err
 }
@@ -176,7 +182,7 @@ func (g *Sockets) Count(now unit.Instant) (Counts, error) {
 	if err := g.links.Read(g.names, g.counts); err != nil {
 		return Counts{}, err
 	}
-	c := Counts{now, g.counts[0], g.counts[1]}
+	c := Counts{At: now, Link: g.counts[0], Inbound: g.counts[1], Loss: [2]delay.Loss{g.watcher.Loss(false), g.watcher.Loss(true)}}
 	if c.Link.Index != g.index && c.Link.Index != 0 {
 		if g.index != 0 && g.capture != nil {
 			_ = g.capture.Close()

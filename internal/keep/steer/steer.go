@@ -286,6 +286,9 @@ func (s sources) Count(now unit.Instant) (r follow.Reading, err error) {
 	up, down := c.Link.Queue, c.Inbound.Queue
 	r.Way[follow.Up] = follow.Count{Bytes: unit.Size(c.Link.TxBytes), Backlog: unit.Size(up.Backlog), Drops: up.Drops}
 	r.Way[follow.Down] = follow.Count{Bytes: unit.Size(c.Link.RxBytes), Backlog: unit.Size(down.Backlog), Drops: down.Drops}
+	for d, x := range c.Loss {
+		r.Way[d].Seen, r.Way[d].Lost = x.Seen, x.Line
+	}
 	if s.f.config.Slow {
 		s.f.guess(r.At, &r.Way)
 	}

@@ -28,12 +28,13 @@ const (
 	firstPPPoE    = 0x11
 )
 
-// stampFilter returns a program of the kernel's classic packet filter that lets
+// captureFilter returns a program of the kernel's classic packet filter that lets
 // TCP segments with timestamps pass, cut to their headers. mask thins them out:
 // of segments whose timestamps stand where all systems put them, those pass that
 // have the bits of the mask zero in either stamp; those that open a connection
-// pass always, and others never. A mask of 0 lets all pass.
-func stampFilter(mask uint32) []bpf.Instruction {
+// pass always, and others never. A mask of 0 lets all pass. Beside them data pass
+// whose sequence numbers have the bits of the mask of their direction zero.
+func captureFilter(mask, down, up uint32) []bpf.Instruction {
 	const (
 		tcp      = 6
 		leastTCP = 8 << 4     // header of 32 bytes: 20 and the option, padded
@@ -41,10 +42,24 @@ func stampFilter(mask uint32) []bpf.Instruction {
 		flags    = 13
 		syn      = 0x02
 		option   = 20 // where the options begin
+		sequence = 4
+		outgoing = 4   // PACKET_OUTGOING of packet(7)
+		data     = 256 // bytes of a packet with data at least: an acknowledgement has 120
 	)
 	pass, drop := bpf.RetConstant{Val: CaptureLength}, bpf.RetConstant{}
 	// X is where the TCP header begins.
 	tail := []bpf.Instruction{
+		bpf.LoadExtension{Num: bpf.ExtLen},
+		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: data, SkipTrue: 9},
+		bpf.LoadExtension{Num: bpf.ExtType},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: outgoing, SkipTrue: 3},
+		bpf.LoadIndirect{Off: sequence, Size: 4},
+		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: down},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 3, SkipFalse: 4},
+		bpf.LoadIndirect{Off: sequence, Size: 4},
+		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: up},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipTrue: 1},
+		pass,
 		bpf.LoadIndirect{Off: 12, Size: 1},
 		bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: leastTCP, SkipTrue: 1},
 		drop,

@@ -25,7 +25,7 @@ type Capture struct {
 	dropped uint64
 }
 
-// The ring's size. 512 segments are half a second of what the tracker's gate lets
+// The ring's size. 512 segments are a fifth of a second of what delay.Watch lets
 // pass; a header takes the first 80 bytes of a frame, and CaptureLength fits behind it.
 const (
 	captureFrame  = 256
@@ -58,7 +58,7 @@ func OpenCapture(clock *Clock, device string) (*Capture, error) {
 }
 
 func (c *Capture) open(index int) error {
-	if err := c.Filter(0); err != nil {
+	if err := c.Filter(0, 0, 0); err != nil {
 		return err
 	}
 	if err := unix.SetsockoptInt(c.fd, unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2); err != nil {
@@ -88,10 +88,10 @@ func networkOrder(v uint16) uint16 {
 }
 
 // Filter lets only those segments pass whose timestamps have the bits of the
-// mask zero, one of the two at least; 0 lets all pass. It changes what is under
-// way at once.
-func (c *Capture) Filter(mask uint32) error {
-	raw, err := bpf.Assemble(stampFilter(mask))
+// mask zero, one of the two at least, and data whose sequence numbers have those of
+// their direction zero; 0 lets all pass. It changes what is under way at once.
+func (c *Capture) Filter(mask, down, up uint32) error {
+	raw, err := bpf.Assemble(captureFilter(mask, down, up))
 	if err != nil {
 		return fmt.Errorf("filter the TCP segments on %s: %w", c.device, err)
 	}
@@ -106,11 +106,12 @@ func (c *Capture) Filter(mask uint32) error {
 	return nil
 }
 
-// Drain hands over every packet that has come since. An error says that the
-// interface has gone or is down; Drain can be called again when it is up.
-func (c *Capture) Drain(receive func(Packet)) error {
+// Drain hands over every packet that has come since. missed says that the ring was full,
+// so that others did not fit. An error says that the interface has gone or is down; Drain
+// can be called again when it is up.
+func (c *Capture) Drain(receive func(Packet)) (missed bool, err error) {
 	now := c.stamp.look()
-	came := false
+	came := 0
 	for range captureFrames {
 		frame := c.ring[c.next*captureFrame:][:captureFrame]
 		h := (*unix.Tpacket2Hdr)(unsafe.Pointer(&frame[0]))
@@ -129,15 +130,15 @@ func (c *Capture) Drain(receive func(Packet)) error {
 		}
 		atomic.StoreUint32(&h.Status, unix.TP_STATUS_KERNEL)
 		c.next = (c.next + 1) % captureFrames
-		came = true
+		came++
 	}
-	if came {
-		return nil // it is there
+	if came > 0 {
+		return came == captureFrames, nil // it is there
 	}
 	if err := socketError(c.fd); err != nil {
-		return fmt.Errorf("watch the TCP segments on %s: %w", c.device, err)
+		return false, fmt.Errorf("watch the TCP segments on %s: %w", c.device, err)
 	}
-	return nil
+	return false, nil
 }
 
 // captureSender is where a frame tells who sent the packet: behind its header.

@@ -13,10 +13,10 @@ func OpenCapture(_ *Clock, device string) (*Capture, error) {
 }
 
 // Filter does nothing here.
-func (c *Capture) Filter(uint32) error { return nil }
+func (c *Capture) Filter(mask, down, up uint32) error { return nil }
 
 // Drain hands over nothing here.
-func (c *Capture) Drain(func(Packet)) error { return nil }
+func (c *Capture) Drain(func(Packet)) (missed bool, err error) { return false, nil }
 
 // Dropped returns 0 here.
 func (c *Capture) Dropped() uint64 { return 0 }

@@ -108,6 +108,8 @@ export const de: Words = {
     follow_blind: "niemand beantwortet die Messpakete, darum bleibt sie",
     follow_gliding: "seit Langem beantwortet niemand die Messpakete, darum geht sie auf das zu, was fast immer passt",
     follow_set: "jemand hat sie gesetzt",
+    follow_loss: "die Leitung verliert unter Last Pakete, statt sie warten zu lassen, darum knapp unter das, was durchkam",
+    follow_own_loss: "eine niedrigere hat den Verlust nicht verringert, darum ging es zurück",
     follow_trying: "für einige Sekunden wird etwas mehr versucht, als die Leitung bisher trug",
     as_wished: "jemand wollte es so",
     as_given: "jemand wollte es so",

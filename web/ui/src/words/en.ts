@@ -115,6 +115,8 @@ export const en = {
     follow_blind: "nobody answers the probes, so it holds",
     follow_gliding: "nobody has answered the probes for long, so it moves to what nearly always fits",
     follow_set: "somebody set it",
+    follow_loss: "the line loses packets under load and lets none wait, so it went just below what came through",
+    follow_own_loss: "a lower one did not lessen the loss, so it went back",
     follow_trying: "for some seconds it tries a little more than the line has carried so far",
     as_wished: "somebody asked for it",
     as_given: "somebody asked for it",
