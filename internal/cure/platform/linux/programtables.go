@@ -198,7 +198,7 @@ func words(p plan.Plan, d plan.Direction, f classify.Flow, h bpf.Half, m bpf.Mac
 		if carried > b.LongBytes {
 			return say("it has carried %s, more than %s", carried, b.LongBytes)
 		}
-		return say("its machine had more than %d heavy connections (%s) when it became one", b.HeavyOfHost, b.HeavyBytes)
+		return say("its machine had more than %d heavy connections (%s) one way when it became one", (b.HeavyOfHost+1)/2, b.HeavyBytes)
 	}
 	return "nothing sets it apart from the others"
 }
