@@ -154,8 +154,9 @@ vuln: ## known holes in what we import; VULNDB=file:///DIR where the network has
 	@$(GOVULNCHECK) $${VULNDB:+-db $$VULNDB} ./... || { c=$$?; if [ $$c = 3 ]; then exit 3; fi; echo "vuln: SKIPPED: the database of known holes can't be reached; give VULNDB=file:///DIR"; }
 
 .PHONY: cross
-cross: ## every package compiled for other systems; nothing is linked. CROSSED='SYSTEM/PROCESSOR …' for others
-	@for t in $(CROSSED); do echo "cross: $$t"; GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) list -export -f '{{""}}' ./... || exit 1; done
+cross: ## every package compiled for other systems (for mips: what a router's program has); nothing is linked. CROSSED='SYSTEM/PROCESSOR …' for others
+	@for t in $(CROSSED); do echo "cross: $$t"; what=./...; case $$t in */mips*) what="-tags $$(scripts/router tags) ./cmd/unbloat";; esac; \
+	GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) list -export -f '{{""}}' $$what || exit 1; done
 
 .PHONY: cross-all
 cross-all:
