@@ -25,7 +25,8 @@ func TestClassRows(t *testing.T) {
 	needLong(t)
 	kbit := unit.KbitPerSecond
 	at := func(aqm string, down, up unit.Rate) scenario.Fix {
-		return scenario.Fix{AQM: aqm, Down: down * kbit, Up: up * kbit}
+		// Who asks for fq_codel gets no classes unless they ask for them too.
+		return scenario.Fix{AQM: aqm, Down: down * kbit, Up: up * kbit, Classes: "on"}
 	}
 	for _, row := range []classRow{
 		{"many", at("cake", 25_800, 4980), 9, 12},
@@ -56,7 +57,7 @@ func TestClassRows(t *testing.T) {
 	}
 }
 
-// classRowOf runs a row once.
+// classRowOf runs a row once, and fails if its router has no classes by behaviour.
 func classRowOf(t *testing.T, row classRow, seed uint64) lab.CaseResult {
 	t.Helper()
 	labtest.NeedKernel(t)
@@ -73,6 +74,9 @@ func classRowOf(t *testing.T, row classRow, seed uint64) lab.CaseResult {
 	r, err := lab.Run(t.Context(), s, lab.Options{Engine: lab.Virtual, Programs: labtest.Programs(t), Seed: seed})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if p := r.Cases[0].Plan; p == nil || !p.ByBehaviour() {
+		t.Fatalf("the router of %s has no classes by behaviour", row.scenario)
 	}
 	return r.Cases[0]
 }
