@@ -86,6 +86,7 @@ type filter struct {
 	priority                   string // of a skbedit action
 	cpmark                     string // of a ctinfo action
 	handle                     string // of a fw filter; of a bpf filter its program, whose action says that it acts
+	number                     string // of a bpf filter: its handle
 }
 
 // New returns a router with the interfaces wan and lan.
@@ -206,7 +207,7 @@ func (k *Kernel) Text() string {
 		b.WriteString(" " + inOrder.qdiscJSON() + inOrder.classText())
 		filters := slices.SortedStableFunc(slices.Values(d.filters), func(a, b *filter) int { return strings.Compare(a.parent, b.parent) })
 		for _, f := range filters {
-			fmt.Fprintf(&b, " filter %+v\n", *f)
+			fmt.Fprintf(&b, " filter %s\n", strings.Replace(fmt.Sprintf("%+v", *f), " number:}", "}", 1))
 		}
 	}
 	return b.String()

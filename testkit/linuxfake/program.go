@@ -51,7 +51,7 @@ func (k *Kernel) unbloat(args []string, stdin string) (string, error) {
 }
 
 // attach attaches a pinned program: device, parent, preference, pin, and for one that acts
-// a last word.
+// a last word. What enters has a handle for each WAN, and gets its qdisc.
 func (k *Kernel) attach(args []string) error {
 	d, err := k.device(args[0])
 	if err != nil {
@@ -61,16 +61,38 @@ func (k *Kernel) attach(args []string) error {
 	if parent == "ingress" {
 		parent = "ffff:"
 	}
-	key := path.Base(path.Dir(args[3]))
+	key, number := path.Base(path.Dir(args[3])), "0x1"
+	at := func(q *qdisc) bool { return q.handle == parent }
+	if parent == "ffff:" {
+		if number = "0x1" + key[:4]; !slices.ContainsFunc(d.qdiscs, at) {
+			d.qdiscs = append(d.qdiscs, &qdisc{kind: "ingress", handle: parent, parent: "ffff:fff1", options: map[string]string{}})
+		}
+	}
 	switch {
-	case !slices.ContainsFunc(d.qdiscs, func(q *qdisc) bool { return q.handle == parent }):
+	case !slices.ContainsFunc(d.qdiscs, at):
 		return fmt.Errorf("attach the BPF program %s to %s of %s: no such file or directory (Specified qdisc not found)", args[3], args[1], args[0])
 	case path.Dir(path.Dir(args[3])) != pins || !slices.Contains(k.Pins, key):
 		return fmt.Errorf("attach the BPF program %s to %s of %s: no such file or directory", args[3], args[1], args[0])
 	}
-	d.filters = append(d.filters, &filter{kind: "bpf", parent: parent, protocol: "all", pref: args[2],
+	same := func(f *filter) bool { return f.parent == parent && f.pref == args[2] && f.number == number }
+	if slices.ContainsFunc(d.filters, same) {
+		return fmt.Errorf("attach the BPF program %s to %s of %s: file exists", args[3], args[1], args[0])
+	}
+	d.filters = append(d.filters, &filter{kind: "bpf", parent: parent, protocol: "all", pref: args[2], number: number,
 		handle: path.Base(args[3]) + "_" + key, action: strings.Join(args[4:], " ")})
 	return nil
+}
+
+// AttachedBefore has the filters of programs be as an earlier version of unbloat attached them,
+// which gave no handles.
+func (k *Kernel) AttachedBefore() {
+	for _, d := range k.Devices {
+		for _, f := range d.filters {
+			if f.kind == "bpf" {
+				f.number = "0x1"
+			}
+		}
+	}
 }
 
 // attached lists a device's BPF filters.
@@ -84,7 +106,7 @@ func (d *Device) attached() string {
 		if parent == "ffff:" {
 			parent = "ingress"
 		}
-		out = append(out, fmt.Sprintf(`{"parent":%q,"pref":%s,"handle":"0x1","name":%q,"tag":"0123456789abcdef","acts":%v,"as_built":true}`, parent, f.pref, f.handle, f.action != ""))
+		out = append(out, fmt.Sprintf(`{"parent":%q,"pref":%s,"handle":%q,"name":%q,"tag":"0123456789abcdef","acts":%v,"as_built":true}`, parent, f.pref, f.number, f.handle, f.action != ""))
 	}
 	return "[" + strings.Join(out, ",") + "]\n"
 }

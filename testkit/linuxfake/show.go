@@ -166,7 +166,7 @@ func (d *Device) filterJSON(where []string, old bool) string {
 			if f.action != "" {
 				flags = `,"direct-action":true`
 			}
-			out = append(out, "{"+head+"}", "{"+head+fmt.Sprintf(`,"options":{"handle":"0x1","bpf_name":%q%s,"not_in_hw":true,"id":7,"tag":"0123456789abcdef"}}`, f.handle, flags))
+			out = append(out, "{"+head+"}", "{"+head+fmt.Sprintf(`,"options":{"handle":%q,"bpf_name":%q%s,"not_in_hw":true,"id":7,"tag":"0123456789abcdef"}}`, f.number, f.handle, flags))
 			continue
 		}
 		if f.kind == "fw" { // iproute2 6.1 has no JSON for it

@@ -31,6 +31,15 @@ func (k *Kernel) tc(args []string) (string, error) {
 		return "", d.setClass(args)
 	case "filter add":
 		return "", k.addFilter(d, args)
+	case "filter del":
+		before := len(d.filters)
+		d.filters = slices.DeleteFunc(d.filters, func(f *filter) bool {
+			return f.kind == args[len(args)-1] && f.parent == after(args, "parent") && f.pref == after(args, "pref") && f.number == after(args, "handle")
+		})
+		if len(d.filters) == before {
+			return "", errors.New("Error: Cannot find specified filter chain.") //nolint:staticcheck // as tc(8) says it
+		}
+		return "", nil
 	}
 	return "", fmt.Errorf("tc: %v is not understood", args)
 }

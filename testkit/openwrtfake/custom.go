@@ -13,6 +13,7 @@ var (
 	modules  = regexp.MustCompile(`^for m in [a-z_ ]+; do \[ -d /sys/module/\$m \] \|\| \$\{INSMOD:-insmod\} \$m 2>/dev/null; done$`)
 	earlier  = regexp.MustCompile(`^nft list table inet unbloat >/dev/null 2>&1 \|\| rm -f (\S+)$`)
 	cleaning = regexp.MustCompile(`^\[ -e (\S+) \] && rm -f (\S+) && (/etc/init\.d/\S+ restart)$`)
+	unused   = regexp.MustCompile(`^\[ -n "\$\(tc filter show dev (\S+) ingress 2>/dev/null\)" \] \|\| tc qdisc del dev (\S+) ingress 2>/dev/null$`)
 )
 
 // custom runs a function of a script that is not part of sqm-scripts, and
@@ -97,6 +98,16 @@ func (r *run) alternatives(functions map[string][]string, line, stdin string, ar
 		_, rc := r.do([]string{"rm", "-f", m[1]}, "")
 		if rc == 0 {
 			_, rc = r.do(strings.Fields(m[3]), "")
+		}
+		return rc == 0
+	}
+	if m := unused.FindStringSubmatch(line); m != nil {
+		if m[1] != m[2] {
+			r.refuse("the script's line %q", line)
+		}
+		says, rc := r.do([]string{"tc", "filter", "show", "dev", m[1], "ingress"}, "")
+		if filters := strings.Join(says, ""); rc != 0 || filters == "" || filters == "[]" { // stand-ins always print JSON
+			_, rc = r.do([]string{"tc", "qdisc", "del", "dev", m[1], "ingress"}, "")
 		}
 		return rc == 0
 	}

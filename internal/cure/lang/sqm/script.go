@@ -130,7 +130,10 @@ func Stop(b *strings.Builder, p plan.Plan, bpf Program) {
 		line("ip link del dev %s 2>/dev/null", plan.IFBName(p.WAN))
 	}
 	if p.Classes.ByBPF() {
-		line("tc qdisc del dev %s ingress 2>/dev/null", p.Classes.LAN)
+		own := tc.Program(tc.AtIngress, "", bpf.Key, 0, true) // other WANs may share the LAN; an earlier version had handle 1
+		const drop = "tc filter del dev %s parent ffff: protocol all pref %d handle %s bpf 2>/dev/null"
+		line(drop+"\n\t"+drop, p.Classes.LAN, own.Pref, own.Handle, p.Classes.LAN, own.Pref, "0x1")
+		line("[ -n \"$(tc filter show dev %s ingress 2>/dev/null)\" ] || tc qdisc del dev %s ingress 2>/dev/null", p.Classes.LAN, p.Classes.LAN)
 	}
 	if bpf.Pins != "" {
 		line("rm -rf %s", bpf.Pins)

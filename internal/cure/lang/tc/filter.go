@@ -108,9 +108,9 @@ func u32Words(w []string) object {
 	return out
 }
 
-// hexDigits drops the zeros in front of a hexadecimal number.
+// hexDigits drops what is in front of the digits of a hexadecimal number, and zeros.
 func hexDigits(s string) string {
-	if short := strings.TrimLeft(s, "0"); short != "" {
+	if short := strings.TrimLeft(s, "0x"); short != "" {
 		return short
 	}
 	return "0"
@@ -222,12 +222,22 @@ const AsBuilt = "as built"
 // is the n-th of its kind on that place, from 0. parent is CAKE's handle, or
 // "ingress". acts is for one that says what becomes of a packet.
 func Program(parent, what, key string, n int, acts bool) Filter {
-	f := Filter{Kind: "bpf", Parent: parent, Protocol: "all", Pref: OurPref + n, Handle: "0x1", Pinned: path.Join(Pins, key, what),
+	f := Filter{Kind: "bpf", Parent: parent, Protocol: "all", Pref: OurPref + n, Handle: fmt.Sprintf("0x%x", HandleOf(parent, key)), Pinned: path.Join(Pins, key, what),
 		Args: programArgs(what+"_"+key, AsBuilt, acts)}
 	if parent == ingressAt {
 		f.At = "ffff:"
 	}
 	return f
+}
+
+// HandleOf is the handle of a program's filter. Where packets enter from a LAN, which WANs may
+// share, each WAN has its own: a key begins with its WAN. An earlier version had 1 there too.
+func HandleOf(parent, key string) uint32 {
+	wan, _ := strconv.ParseUint(key[:min(4, len(key))], 16, 16)
+	if parent != ingressAt && parent != "ffff:" {
+		return 1
+	}
+	return 1<<16 | uint32(wan)
 }
 
 // ByTC returns a filter of Program as the router's own tc(8) makes it, from an object's file.
@@ -288,7 +298,7 @@ func (t Tree) HasPrograms() bool {
 func (t *Tree) KnowPrograms(list []Attached) {
 	for i, f := range t.Filters {
 		for _, a := range list {
-			if f.Kind == "bpf" && f.Parent == a.Parent && f.Pref == a.Pref {
+			if f.Kind == "bpf" && f.Parent == a.Parent && f.Pref == a.Pref && (f.Handle == "" || hexDigits(f.Handle) == hexDigits(a.Handle)) {
 				t.Filters[i].program(a)
 			}
 		}

@@ -98,6 +98,9 @@ func Baseline(now, origin State) State {
 		want.Devices[i] = withoutOurs(want.Devices[i])
 	}
 	for _, d := range origin.Devices {
+		if root, in := d.Tree.Split(); in.numbers() { // another WAN's, as earlier versions saw it
+			d.Tree = root
+		}
 		if now := want.Device(d.Name); d.Beneath && now.Exists {
 			d.Tree, d.Beneath = now.Tree, now.Beneath
 		}
@@ -129,7 +132,7 @@ func withoutQueues(d Device) Device {
 	if d.Tree.OwnIngress() {
 		in = Tree{}
 	}
-	d.Tree = Join(root, in)
+	d.Tree, d.Shared = Join(root, in), false
 	return d
 }
 

@@ -3,7 +3,9 @@ package tc
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -19,6 +21,7 @@ type Device struct {
 	Flaps    int             `json:"flaps,omitempty"`  // carrier changes so far; 0: not read
 	Steady   bool            `json:"steady,omitempty"` // wanted only: the carrier must not change in between
 	Tree     Tree            `json:"tree"`
+	Shared   bool            `json:"shared,omitempty"`   // actual only: other WANs number its machines too, see WithoutOthers
 	Beneath  bool            `json:"beneath,omitempty"`  // below the WAN or LAN: its queues are somebody else's matter, and not read
 	Features map[string]bool `json:"features,omitempty"` // changeable offload features, by ethtool's leaf names
 }
@@ -105,10 +108,11 @@ func Restoring(before, wanted State) []Command {
 		root, in := d.Tree.Split()
 		wroot, win := wanted.Device(d.Name).Tree.Split()
 		if !stays(in, win) {
-			for _, kind := range []string{"ingress", "clsact"} {
-				out = append(out, Command{"tc", "qdisc", "del", "dev", d.Name, kind})
+			drop := []Command{{"tc", "qdisc", "del", "dev", d.Name, "ingress"}, {"tc", "qdisc", "del", "dev", d.Name, "clsact"}}
+			if d.Shared {
+				drop = Join(in, win).dropFilters(d.Name)
 			}
-			in = Tree{}
+			out, in = append(out, drop...), Tree{}
 		}
 		if !stays(root, wroot) {
 			out = append(out, Command{"tc", "qdisc", "del", "dev", d.Name, "root"})
@@ -141,20 +145,49 @@ func ingress(a, w Device) (is, want Tree, equal bool) {
 }
 
 func dropIngress(a, w Device) []Command {
-	is, _, equal := ingress(a, w)
+	is, want, equal := ingress(a, w)
 	if equal || is.Empty() || !w.Exists {
 		return nil
+	}
+	if a.Shared || is.numbers() && want.numbers() {
+		return is.dropFilters(w.Name)
 	}
 	kind := is.Qdiscs[0].Kind
 	return []Command{{"tc", "qdisc", "del", "dev", w.Name, kind}}
 }
 
 func addIngress(a, w Device) []Command {
-	_, want, equal := ingress(a, w)
+	is, want, equal := ingress(a, w)
 	if equal || !w.Exists {
 		return nil
 	}
+	if a.Shared || want.numbers() && (is.numbers() || !want.Filters[0].OfFile()) { // unbloat itself makes what is missing, as two WANs may do at once
+		want.Qdiscs = nil
+	}
 	return want.build(w.Name)
+}
+
+// dropFilters renders the commands that remove single filters of what enters.
+func (t Tree) dropFilters(dev string) (out []Command) {
+	for _, f := range t.Filters {
+		out = append(out, Command{"tc", "filter", "del", "dev", dev, "parent", "ffff:", "protocol", f.Protocol, "pref", strconv.Itoa(f.Pref), "handle", f.Handle, f.Kind})
+	}
+	return out
+}
+
+// WithoutOthers leaves out, of what enters the devices, programs whose keys do not begin with a
+// WAN's prefix: they are other WANs', which share its LAN. What they are on is theirs too.
+func (s State) WithoutOthers(prefix string) {
+	for i := range s.Devices {
+		t, all := &s.Devices[i].Tree, len(s.Devices[i].Tree.Filters)
+		t.Filters = slices.DeleteFunc(t.Filters, func(f Filter) bool {
+			return f.Parent == ingressAt && f.Pinned != "" && !strings.HasPrefix(path.Base(path.Dir(f.Pinned)), prefix)
+		})
+		s.Devices[i].Shared = len(t.Filters) < all
+		if root, in := t.Split(); s.Devices[i].Shared && len(in.Filters) == 0 {
+			*t = root
+		}
+	}
 }
 
 func makeLink(a, w Device) []Command {

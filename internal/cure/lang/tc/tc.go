@@ -140,5 +140,8 @@ func (t Tree) OwnRoot() bool {
 // OwnIngress reports whether the ingress part of the tree was made by unbloat.
 func (t Tree) OwnIngress() bool {
 	_, in := t.Split()
-	return len(in.Qdiscs) == 1 && len(in.Filters) == 1 && in.Filters[0].Pref == OurPref
+	return len(in.Qdiscs) == 1 && len(in.Filters) > 0 && !slices.ContainsFunc(in.Filters, func(f Filter) bool { return f.Pref != OurPref })
 }
+
+// numbers reports whether the ingress part of the tree is unbloat's for the machines of a LAN.
+func (t Tree) numbers() bool { return t.OwnIngress() && t.HasPrograms() }

@@ -46,9 +46,9 @@ func within(t *testing.T, node string, f func()) {
 	}
 }
 
-// echo answers datagrams on the server.
-func echo(t *testing.T, address string) {
-	within(t, lab.NodeServer, func() {
+// echo answers datagrams on a node.
+func echo(t *testing.T, node, address string) {
+	within(t, node, func() {
 		c, err := net.ListenPacket("udp", net.JoinHostPort(address, "5004"))
 		if err != nil {
 			t.Error(err)
@@ -119,7 +119,7 @@ func here() platform.Local { return platform.Local{Self: labtest.Unbloat()} }
 func routerInLab(t *testing.T) bool {
 	t.Helper()
 	if !labtest.Inside(t, labtest.Options{With: "TestClassesInLab|TestDomainsInLab|TestLongConnectionsInLab|TestClassesLostInLab|TestTrustedAndWashedInLab|TestClassifierByBPFInLab|TestReplacedRuleInLab|" +
-		"TestMarksOfOthersInLab|TestConnectionsGoOnInLab|TestRulesOfTwoWANsInLab"}) {
+		"TestMarksOfOthersInLab|TestConnectionsGoOnInLab|TestRulesOfTwoWANsInLab|TestTwoWANsOfOneLANInLab"}) {
 		return false
 	}
 	t.Cleanup(func() {
@@ -209,7 +209,7 @@ func TestClassesInLab(t *testing.T) {
 		}
 	}
 	change(before, want)
-	echo(t, lab.ServerAddr)
+	echo(t, lab.NodeServer, lab.ServerAddr)
 	var call net.Conn
 	within(t, lab.Host(1), func() {
 		call, err = net.Dial("udp4", lab.ServerAddr+":5004")

@@ -41,7 +41,7 @@ nft add rule ip nat post oifname wan masquerade
 // serveAll answers datagrams on the server, and sends or receives TCP without
 // end.
 func serveAll(t *testing.T, address string) {
-	echo(t, address)
+	echo(t, lab.NodeServer, address)
 	within(t, lab.NodeServer, func() {
 		for port, serve := range map[string]func(net.Conn){
 			"6001": func(c net.Conn) { _, _ = io.Copy(io.Discard, c) },

@@ -74,7 +74,7 @@ func TestClassifierByBPFInLab(t *testing.T) {
 	if n := looksForMachines(); n != 0 {
 		t.Errorf("%d queues look for machines in conntrack, which the program has numbered", n)
 	}
-	echo(t, lab.ServerAddr)
+	echo(t, lab.NodeServer, lab.ServerAddr)
 	from := func(port int, do func(c net.Conn)) {
 		t.Helper()
 		within(t, lab.Host(1), func() {

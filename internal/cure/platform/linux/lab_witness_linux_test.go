@@ -49,7 +49,7 @@ func TestConnectionsGoOnInLab(t *testing.T) {
 	within(t, lab.NodeServer, func() { sh(t, "ip addr add "+servers[1]+"/24 dev eth0") })
 	defer within(t, lab.NodeServer, func() { sh(t, "ip addr del "+servers[1]+"/24 dev eth0") })
 	for _, s := range servers {
-		echo(t, s)
+		echo(t, lab.NodeServer, s)
 	}
 	call := func() (end func()) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -65,6 +65,7 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, earlier platform.Sta
 	if err != nil {
 		return nil, err
 	}
+	s.WithoutOthers(bpf.Prefix(p.WAN))
 	if resolver, err = observeResolver(ctx, b.Runner, p, resolver); err != nil {
 		return nil, err
 	}

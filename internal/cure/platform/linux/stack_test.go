@@ -211,3 +211,112 @@ func TestTwoWANsOfOnePort(t *testing.T) {
 		t.Errorf("restored, it is\n%s\nwas\n%s", k.Text(), start)
 	}
 }
+
+// TestTwoWANsOfOneLAN: each WAN's filter on the LAN that they share is its own, also where one
+// is of an earlier version, and what changes, drops or blindly restores one leaves the other.
+func TestTwoWANsOfOneLAN(t *testing.T) {
+	k := linuxfake.New()
+	k.Devices = append(k.Devices, &linuxfake.Device{Name: "wan2", Kind: "veth", Up: true, MTU: 1500})
+	untouched, b := k.Text(), &linux.Backend{Runner: k}
+	observe := func(p plan.Plan, earlier platform.State) platform.State {
+		t.Helper()
+		s, err := b.Observe(t.Context(), p, earlier)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	run := func(steps []platform.Step, blindly bool) {
+		t.Helper()
+		for _, s := range steps {
+			if _, said, err := k.Run(t.Context(), s.Argv, []byte(s.Stdin)); err != nil && !blindly {
+				t.Fatalf("%s: %s", s, said)
+			}
+		}
+	}
+	to := func(p plan.Plan, target platform.State) {
+		t.Helper()
+		steps, _, err := b.Compare(observe(p, target), target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(steps, false)
+		if _, diffs, _ := b.Compare(observe(p, target), target); len(diffs) > 0 {
+			t.Fatalf("%s, read back: %q", p.WAN, diffs)
+		}
+	}
+	type applied struct {
+		plan         plan.Plan
+		before, want platform.State
+	}
+	apply := func(wan string, down unit.Rate) (a applied) {
+		t.Helper()
+		facts, err := linux.Detect(t.Context(), k, wan, "lan")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.plan, err = plan.Make(plan.Line{Down: down, Up: 9 * unit.MbitPerSecond}, facts, plan.Preferences{}); err != nil {
+			t.Fatal(err)
+		}
+		a.before = observe(a.plan, nil)
+		if a.want, err = b.Desire(t.Context(), a.plan, a.before, a.before); err != nil {
+			t.Fatal(err)
+		}
+		to(a.plan, a.want)
+		return a
+	}
+	holds := func(when string, a applied) {
+		t.Helper()
+		if diffs, err := b.Drift(a.plan, observe(a.plan, a.want), a.want); len(diffs) > 0 || err != nil {
+			t.Errorf("%s: %s has drifted: %q %v", when, a.plan.WAN, diffs, err)
+		}
+	}
+	revert := func(a applied) {
+		t.Helper()
+		without, err := b.Baseline(t.Context(), observe(a.plan, a.want), a.before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to(a.plan, without)
+	}
+	for _, earlier := range []bool{false, true} {
+		one := apply("wan", 30*unit.MbitPerSecond)
+		if earlier {
+			k.AttachedBefore()
+			one.want = observe(one.plan, nil)
+		}
+		alone := k.Text()
+		two := apply("wan2", 30*unit.MbitPerSecond)
+		holds("both", one)
+		holds("both", two)
+		steps, err := b.Restore(two.before, two.want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if run(steps, true); k.Text() != alone {
+			t.Errorf("the second is undone blindly, and it is\n%s\nwas\n%s", k.Text(), alone)
+		}
+		two = apply("wan2", 40*unit.MbitPerSecond)
+		holds("the second again", one)
+		origin := one.before
+		one = apply("wan", 30*unit.MbitPerSecond) // an earlier version's is replaced
+		one.before = origin
+		if strings.Contains(k.Text(), `"handle":"0x1",`+`"bpf_name":"lan`) {
+			t.Errorf("the filter of the earlier version is still there:\n%s", k.Text())
+		}
+		holds("the first again", two)
+		holds("the first again", one)
+		shapers, err := linux.Shapers(t.Context(), k)
+		if err != nil || slices.ContainsFunc(shapers, func(s linux.Shaped) bool { return s.Device == "lan" }) {
+			t.Errorf("the LAN counts as shaped: %+v %v", shapers, err)
+		}
+		revert(two)
+		holds("without the second", one)
+		two = apply("wan2", 30*unit.MbitPerSecond)
+		revert(one)
+		holds("without the first", two)
+		if revert(two); k.Text() != untouched {
+			t.Errorf("both are reverted, and it is\n%s\nwas\n%s", k.Text(), untouched)
+		}
+	}
+}

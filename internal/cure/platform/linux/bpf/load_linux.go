@@ -56,7 +56,11 @@ const (
 // Load loads the programs and pins them and their maps in root/key, where root
 // is a directory of the BPF file system. It replaces what is pinned there. The kernel's constants are read back and compared.
 func Load(w Wanted, key, root string) error {
-	c, err := collection(w, key)
+	if d, err := os.Open(filepath.Dir(filepath.Dir(root))); err == nil { // one at a time: the second WAN finds the first's numbers
+		defer d.Close()
+		_ = unix.Flock(int(d.Fd()), unix.LOCK_EX)
+	}
+	c, err := collection(w, key, root)
 	if err != nil {
 		return told(err)
 	}
@@ -72,8 +76,24 @@ func told(err error) error {
 	return fmt.Errorf("load the classes as a BPF program: %w; plan without classes", err)
 }
 
-// collection loads the programs, and compares their constants with the wanted ones.
-func collection(w Wanted, key string) (*ebpf.Collection, error) {
+// numbers opens the table of the machines' numbers of the programs that are pinned in root; nil if
+// none is. All WANs' programs share it: a packet from the LAN has one number, whatever WAN it
+// leaves by.
+func numbers(spec *ebpf.MapSpec, root string) map[string]*ebpf.Map {
+	pins, _ := filepath.Glob(filepath.Join(root, "*", classifierMapMachinesLan))
+	for _, pin := range pins {
+		m, err := ebpf.LoadPinnedMap(pin, nil)
+		if err == nil && spec.Compatible(m) == nil {
+			return map[string]*ebpf.Map{classifierMapMachinesLan: m}
+		}
+		m.Close()
+	}
+	return nil
+}
+
+// collection loads the programs, and compares their constants with the wanted ones. They share
+// a table with those that are pinned in root.
+func collection(w Wanted, key, root string) (*ebpf.Collection, error) {
 	if err := liftLimit(); err != nil {
 		return nil, err
 	}
@@ -89,7 +109,9 @@ func collection(w Wanted, key string) (*ebpf.Collection, error) {
 		p.Name = name + "_" + key
 	}
 	limits := spec.Variables[classifierVarLimits]
-	c, err := ebpf.NewCollection(spec)
+	shared := numbers(spec.Maps[classifierMapMachinesLan], root)
+	defer shared[classifierMapMachinesLan].Close()
+	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared})
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +223,7 @@ func Able() error {
 
 // Check tests whether the kernel accepts the programs. It leaves nothing behind.
 func Check(w Wanted) error {
-	c, err := collection(w, w.Key())
+	c, err := collection(w, w.Key(), "")
 	if err == nil {
 		err = tryFilter(c.Programs[ProgramUp])
 		c.Close()

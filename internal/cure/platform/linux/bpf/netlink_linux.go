@@ -45,7 +45,8 @@ const (
 
 // Attach attaches the program that is pinned at pin as a filter to a qdisc of a
 // device. parent is the qdisc's handle, such as "b10a:". acts is for a program that
-// says what becomes of a packet.
+// says what becomes of a packet. Where packets enter from a LAN it makes the qdisc, unless there
+// is one.
 func Attach(device, parent string, pref int, pin string, acts bool) error {
 	fail := func(err error) error {
 		return fmt.Errorf("attach the BPF program %s to %s of %s: %w", pin, parent, device, err)
@@ -55,14 +56,19 @@ func Attach(device, parent string, pref int, pin string, acts bool) error {
 		return fail(err)
 	}
 	defer p.Close()
-	name := path.Base(pin) + "_" + path.Base(path.Dir(pin))
-	if err := addFilter(device, parent, pref, name, p, acts); err != nil {
+	key := path.Base(path.Dir(pin))
+	if parent == "ffff:" {
+		if err := addIngress(device); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fail(err)
+		}
+	}
+	if err := addFilter(device, parent, pref, tc.HandleOf(parent, key), path.Base(pin)+"_"+key, p, acts); err != nil {
 		return fail(err)
 	}
 	return nil
 }
 
-func addFilter(device, parent string, pref int, name string, p *ebpf.Program, acts bool) error {
+func addFilter(device, parent string, pref int, handle uint32, name string, p *ebpf.Program, acts bool) error {
 	options := attr(nil, bpfFD, word(uint32(p.FD())))
 	options = attr(options, bpfName, append([]byte(name), 0))
 	if acts {
@@ -72,11 +78,24 @@ func addFilter(device, parent string, pref int, name string, p *ebpf.Program, ac
 	if err != nil {
 		return err
 	}
+	binary.NativeEndian.PutUint32(m[8:], handle)
 	var all [2]byte
 	binary.BigEndian.PutUint16(all[:], unix.ETH_P_ALL)
 	binary.NativeEndian.PutUint32(m[16:], uint32(pref)<<16|uint32(binary.NativeEndian.Uint16(all[:])))
 	m = attr(attr(m, attrKind, []byte("bpf\x00")), attrOptions|nested, options)
 	_, err = request(unix.RTM_NEWTFILTER, unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL, m)
+	return err
+}
+
+// addIngress makes the qdisc for what enters a device.
+func addIngress(device string) error {
+	m, err := tcmsg(device, "ffff:")
+	if err != nil {
+		return err
+	}
+	copy(m[8:12], m[12:16]) // its own handle
+	binary.NativeEndian.PutUint32(m[12:], ingressParent)
+	_, err = request(unix.RTM_NEWQDISC, unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL, attr(m, attrKind, []byte("ingress\x00")))
 	return err
 }
 
@@ -90,16 +109,10 @@ func tryFilter(p *ebpf.Program) error {
 			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 				return nil // it can't be tried: attaching will tell
 			}
-			m, err := tcmsg("lo", "ffff:")
-			if err != nil {
-				return err
-			}
-			copy(m[8:12], m[12:16]) // its own handle
-			binary.NativeEndian.PutUint32(m[12:], ingressParent)
-			if _, err := request(unix.RTM_NEWQDISC, unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL, attr(m, attrKind, []byte("ingress\x00"))); err != nil {
+			if err := addIngress("lo"); err != nil {
 				return fmt.Errorf("try a queue for what arrives: %w", err)
 			}
-			if err := addFilter("lo", "ffff:", 1, "try", p, false); err != nil {
+			if err := addFilter("lo", "ffff:", 1, 1, "try", p, false); err != nil {
 				return fmt.Errorf("try a BPF filter (cls_bpf; on OpenWrt kmod-sched-bpf): %w", err)
 			}
 			return nil
