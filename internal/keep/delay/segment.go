@@ -33,15 +33,6 @@ const (
 	FlagAck = 1 << 4
 )
 
-// ParseEthernet reads a frame that begins with an Ethernet header. See ParsePacket.
-func ParseEthernet(b []byte) (Segment, bool) {
-	const header = 14
-	if len(b) < header {
-		return Segment{}, false
-	}
-	return ParsePacket(binary.BigEndian.Uint16(b[12:]), b[header:])
-}
-
 // ParsePacket reads what follows an EtherType: IPv4 or IPv6 with a TCP segment,
 // below any VLAN tags and a PPPoE header. The packet may be cut off behind its TCP
 // header. ok is false of everything that is no first fragment of TCP, and of what
@@ -77,15 +68,6 @@ func ParsePacket(etherType uint16, b []byte) (s Segment, ok bool) {
 		return parse6(b)
 	}
 	return Segment{}, false
-}
-
-// ParseIP reads a packet that begins with its IP header, as tunnels and PPP
-// devices hand them over. See ParsePacket.
-func ParseIP(b []byte) (Segment, bool) {
-	if len(b) > 0 && b[0]>>4 == 4 {
-		return parse4(b)
-	}
-	return parse6(b)
 }
 
 const protocolTCP = 6

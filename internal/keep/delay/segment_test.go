@@ -70,13 +70,29 @@ func segments(t *rapid.T) Segment {
 	return s
 }
 
+// parseIP reads a packet that begins with its IP header.
+func parseIP(b []byte) (Segment, bool) {
+	if len(b) > 0 && b[0]>>4 == 4 {
+		return ParsePacket(TypeIPv4, b)
+	}
+	return ParsePacket(TypeIPv6, b)
+}
+
+// parseEthernet reads a frame.
+func parseEthernet(b []byte) (Segment, bool) {
+	if len(b) < 14 {
+		return Segment{}, false
+	}
+	return ParsePacket(uint16(b[12])<<8|uint16(b[13]), b[14:])
+}
+
 // Law: what is written is read back, below any tags, in PPPoE, and when the packet
 // is cut off behind its TCP header.
 func TestParseLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := segments(t)
 		ip := packet(&want)
-		if got, ok := ParseIP(ip); !ok || got != want {
+		if got, ok := parseIP(ip); !ok || got != want {
 			t.Fatalf("raw: %+v %v, want %+v", got, ok, want)
 		}
 		etherType, ppp := []byte{0x08, 0x00}, []byte{0x00, 0x21}
@@ -92,11 +108,11 @@ func TestParseLaw(t *testing.T) {
 			"both":     append([]byte{0x81, 0, 0, 7, 0x88, 0x64, 0x11, 0, 0, 1, 0, 0}, ppp...),
 		} {
 			frame := append(append(append([]byte(nil), addresses...), link...), ip...)
-			if got, ok := ParseEthernet(frame); !ok || got != want {
+			if got, ok := parseEthernet(frame); !ok || got != want {
 				t.Fatalf("%s: %+v %v, want %+v", name, got, ok, want)
 			}
 			for n := range frame {
-				if _, ok := ParseEthernet(frame[:n]); ok {
+				if _, ok := parseEthernet(frame[:n]); ok {
 					t.Fatalf("%s: %d of %d bytes are read", name, n, len(frame))
 				}
 			}
@@ -118,13 +134,13 @@ func TestParseRefuses(t *testing.T) {
 	} {
 		b := packet(&s)
 		change(b)
-		if got, ok := ParseIP(b); ok {
+		if got, ok := parseIP(b); ok {
 			t.Errorf("%s is read as %+v", name, got)
 		}
 	}
 	b := packet(&s)
 	b[20+20+2+1] = 0 // the option's length
-	if got, ok := ParseIP(b); !ok || got.HasStamp {
+	if got, ok := parseIP(b); !ok || got.HasStamp {
 		t.Errorf("an option of no length: %+v %v", got, ok)
 	}
 }
@@ -138,7 +154,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte{0x11, 0, 0, 1, 0, 0, 0, 0x21, 0x45}, uint16(TypePPPoE))
 	f.Fuzz(func(t *testing.T, b []byte, etherType uint16) {
 		tr := NewTracker(TrackerConfig{Flows: 4, Networks: 2})
-		for i, parse := range []func([]byte) (Segment, bool){ParseIP, ParseEthernet, func(b []byte) (Segment, bool) { return ParsePacket(etherType, b) }} {
+		for i, parse := range []func([]byte) (Segment, bool){parseIP, parseEthernet, func(b []byte) (Segment, bool) { return ParsePacket(etherType, b) }} {
 			s, ok := parse(b)
 			if !ok {
 				continue

@@ -65,7 +65,7 @@ func (w *wire) run(end unit.Instant) {
 
 func (w *wire) see(out bool, s Segment) {
 	b := packet(&s)
-	p, ok := ParseIP(b)
+	p, ok := parseIP(b)
 	if !ok || p != s {
 		w.t.Fatalf("%+v is read as %+v", s, p)
 	}

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"unbloat/internal/measure/verdict"
+	"unbloat/reason"
 )
 
 // wild draws numbers as in broken inputs.
@@ -83,7 +84,7 @@ func TestAnythingIsReported(t *testing.T) {
 			}
 		}
 		b.Reset()
-		if err := Table(&b, p.Before, p.After); err != nil {
+		if err := TableOf(&b, reason.English(), p.Before, p.After, 0); err != nil {
 			t.Fatal(err)
 		}
 		_, _ = flentOf(p.After)

@@ -155,7 +155,7 @@ func TestHostileStrings(t *testing.T) {
 			}
 		}
 		var text bytes.Buffer
-		if err := Table(&text, p.Before, p.After); err != nil {
+		if err := TableOf(&text, reason.English(), p.Before, p.After, 0); err != nil {
 			t.Fatal(err)
 		}
 		if strings.ContainsAny(text.String(), "\x00\x1b\u202e") {
@@ -257,7 +257,7 @@ func TestTablesGolden(t *testing.T) {
 	var got bytes.Buffer
 	b, a := fakeTest(before()), fakeTest(after())
 	fmt.Fprintf(&got, "-- pair --\n")
-	if err := Table(&got, b, a); err != nil {
+	if err := TableOf(&got, reason.English(), b, a, 0); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(&got, "-- single --\n")
@@ -285,7 +285,7 @@ func TestTextTables(t *testing.T) {
 	b.Server = strings.Repeat("long.example.", 30)
 	for name, pair := range map[string][2]*verdict.Test{"pair": {b, a}, "worse": {a, b}, "one": {nil, a}, "five phases": {b, nil}} {
 		var w bytes.Buffer
-		if err := Table(&w, pair[0], pair[1]); err != nil {
+		if err := TableOf(&w, reason.English(), pair[0], pair[1], 0); err != nil {
 			t.Fatal(err)
 		}
 		for _, line := range strings.Split(w.String(), "\n") {
@@ -297,7 +297,7 @@ func TestTextTables(t *testing.T) {
 			t.Errorf("%s: lacks %q", name, want)
 		}
 	}
-	if err := Table(io.Discard, nil, nil); !errors.Is(err, ErrNothing) {
+	if err := TableOf(io.Discard, reason.English(), nil, nil, 0); !errors.Is(err, ErrNothing) {
 		t.Errorf("nothing: %v", err)
 	}
 }

@@ -13,22 +13,12 @@ import (
 // textWidth is the widest line of a table for the terminal.
 const textWidth = 78
 
-// Table is TableIn in English.
-func Table(w io.Writer, before, after *verdict.Test) error {
-	return TableIn(w, reason.English(), before, after)
-}
-
 // TestTable is TestTableIn in English.
 func TestTable(w io.Writer, t *verdict.Test) error { return TestTableIn(w, reason.English(), t) }
 
-// TableIn writes the before → after table for a terminal in a language: at most
-// 78 columns, without colour. With one test nil, it writes TestTableIn of the other.
-func TableIn(w io.Writer, in *reason.Language, before, after *verdict.Test) error {
-	return TableOf(w, in, before, after, 0)
-}
-
-// TableOf is TableIn for a terminal of this width; 0 is no terminal. On a narrow one a row's
-// figures stand below its name.
+// TableOf writes the before → after table for a terminal of this width in a language, without
+// colour; 0 is no terminal: at most 78 columns. On a narrow one a row's figures stand below its
+// name. With one test nil, it writes TestTableIn of the other.
 func TableOf(w io.Writer, in *reason.Language, before, after *verdict.Test, width int) error {
 	l := language{in}
 	switch {
