@@ -11,8 +11,6 @@ COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 BUILD   := $(GO) build -ldflags '-s -w -funcalign=16 -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
 TARGETS  := linux/amd64 linux/arm64 linux/arm linux/mips linux/mipsle linux/riscv64 \
             freebsd/amd64 openbsd/amd64 darwin/arm64 windows/amd64
-# Of these the three that differ most in what is compiled: the others are crossed at night.
-CROSSED  := freebsd/amd64 openbsd/amd64 linux/mipsle
 GOTESTSUM   := $(GO) run gotest.tools/gotestsum@v1.13.0
 STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
@@ -47,12 +45,11 @@ test: ## every test, those on the real kernel too, and last the list of those th
 
 # What tests share, made once before any of them starts: two at a time, since packages are fetched while Go compiles.
 .PHONY: ready
-ready: lint cross check-deploy kernel modules programs
+ready: lint check-deploy kernel modules programs
 ifneq ($(filter ready,$(MAKECMDGOALS)),)
 kernel modules: | setup-test
 programs: | build
 lint check-deploy: | build
-cross: | lint
 endif
 
 # What the tests' guests run. A file stays as it is while the program is the same: Go has the
@@ -97,7 +94,7 @@ lint:
 	$(STATICCHECK) ./...
 
 .PHONY: test-long
-test-long: setup-test build kernel promises cross-all binaries release ansible race vuln laws bpf following wide chromium-call page prove-100 soak attacks fuzz ## for the night: every promise over five seeds, every binary linked, packages of whole programs, the BPF program on four kernels, every flow on the router's page, data races, known holes, all random cases, a hundred proofs, a hundred runs, a call in a browser, an hour of all attacks at once, every fuzz target
+test-long: setup-test build kernel promises cross binaries release ansible race vuln laws bpf following wide chromium-call page prove-100 soak attacks fuzz ## for the night: every promise over five seeds, every binary linked, packages of whole programs, the BPF program on four kernels, every flow on the router's page, data races, known holes, all random cases, a hundred proofs, a hundred runs, a call in a browser, an hour of all attacks at once, every fuzz target
 
 .PHONY: promises
 promises: kernel ## every promise of the lab over five seeds, on whole lines, beside others' shapers (hours)
@@ -154,13 +151,8 @@ vuln: ## known holes in what we import; VULNDB=file:///DIR where the network has
 	@$(GOVULNCHECK) $${VULNDB:+-db $$VULNDB} ./... || { c=$$?; if [ $$c = 3 ]; then exit 3; fi; echo "vuln: SKIPPED: the database of known holes can't be reached; give VULNDB=file:///DIR"; }
 
 .PHONY: cross
-cross: ## every package compiled for other systems (for mips: what a router's program has); nothing is linked. CROSSED='SYSTEM/PROCESSOR …' for others
-	@for t in $(CROSSED); do echo "cross: $$t"; what=./...; case $$t in */mips*) what="-tags $$(scripts/router tags) ./cmd/unbloat";; esac; \
-	GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) list -export -f '{{""}}' $$what || exit 1; done
-
-.PHONY: cross-all
-cross-all:
-	@$(MAKE) --no-print-directory cross CROSSED='$(TARGETS)'
+cross: ## every package compiled for other systems; nothing is linked (`make test` checks their types for three)
+	@for t in $(TARGETS); do echo "cross: $$t"; GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) list -export -f '{{""}}' ./... || exit 1; done
 
 .PHONY: binaries
 binaries: ## the binary for every system it is made for, in bin/SYSTEM-PROCESSOR
