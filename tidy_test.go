@@ -951,7 +951,7 @@ func TestHouse(t *testing.T) {
 		n, most int
 	}{
 		{"packages with code", len(lines), 80},
-		{"lines of product code, without the laboratory, stand-ins, tests, comments and blank lines", product, 90810},
+		{"lines of product code, without the laboratory, stand-ins, tests, comments and blank lines", product, 90819},
 	} {
 		t.Logf("%d %s, at most %d", x.n, x.what, x.most)
 		if x.n > x.most {

@@ -149,6 +149,20 @@ func Load(ctx context.Context, file string, check func(context.Context, config.C
 	return c, err
 }
 
+// mostDying is how long what a killed daemon was starting may still have its lock: a child
+// has a copy until its exec, and one that measures or tunes until it sees that it is alone.
+const mostDying = 2 * time.Second
+
+// lockOf takes the lock of a daemon's directory.
+func lockOf(dir string) (*apply.Lock, error) {
+	for last := time.Now().Add(mostDying); ; time.Sleep(20 * time.Millisecond) {
+		lock, err := apply.TryLock(filepath.Join(dir, "unbloatd.lock"))
+		if !errors.Is(err, apply.ErrLocked) || time.Now().After(last) {
+			return lock, err
+		}
+	}
+}
+
 // Run keeps the WANs until ctx ends. Then the shaping stays, or is taken back, as
 // the configuration says. An error says why the daemon could not start, or what
 // could not be taken back.
@@ -165,7 +179,7 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("start the daemon: %w; run it as root, or choose a directory with --state-dir", err)
 	}
 	_ = os.Unsetenv("NOTIFY_SOCKET") // the programs that we run have nothing to tell the service manager
-	lock, err := apply.TryLock(filepath.Join(o.Dir, "unbloatd.lock"))
+	lock, err := lockOf(o.Dir)
 	if errors.Is(err, apply.ErrLocked) {
 		return fmt.Errorf("start the daemon: another one runs with the directory %s; stop it first, or reload it with SIGHUP", o.Dir)
 	}
