@@ -244,14 +244,19 @@ func TestFollowOneDirectionInLab(t *testing.T) {
 func TestFollowSteadyInLab(t *testing.T) {
 	t.Parallel()
 	overDraws(t, func(d *draw) {
-		s := followScenario(t, "follow-steady")
-		narrower(s)
-		lasting(s, 20*time.Second)
-		all := d.follow(s, "fixed", "follows")
-		f, fixed := all["follows"], all["fixed"]
+		f, fixed := d.besidePlan("follow-steady")
 		d.atLeast("goodput, of the plan's", f.sum()/fixed.sum(), by(0.9, 0.95))
 		d.atMost("p95 above the plan's, ms", f.p95-fixed.p95, by(20, 10))
 	})
+}
+
+// besidePlan runs 20 s of a line that is followed, and of the same with a plan's fixed rates.
+func (d *draw) besidePlan(name string) (follows, fixed followed) {
+	s := followScenario(d.T, name)
+	narrower(s)
+	lasting(s, 20*time.Second)
+	all := d.follow(s, "fixed", "follows")
+	return all["follows"], all["fixed"]
 }
 
 // bloated returns how many seconds in a row had a p95 above a bound, in ms.
@@ -402,11 +407,8 @@ func TestFollowHeadDropInLab(t *testing.T) {
 func TestFollowRadioLossInLab(t *testing.T) {
 	t.Parallel()
 	overDraws(t, func(d *draw) {
-		s := followScenario(t, "follow-radio-loss")
-		narrower(s)
-		lasting(s, 20*time.Second)
-		all := d.follow(s, "fixed", "follows")
-		d.atLeast("goodput, of the plan's", all["follows"].sum()/all["fixed"].sum(), by(0.9, 0.95))
+		f, fixed := d.besidePlan("follow-radio-loss")
+		d.atLeast("goodput, of the plan's", f.sum()/fixed.sum(), by(0.9, 0.95))
 	})
 }
 

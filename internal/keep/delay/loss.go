@@ -36,7 +36,7 @@ const (
 	lossFlows   = 256     // connections and directions at once
 	lossBlock   = 1 << 16 // bytes of sequence numbers that are followed together: a bit each KiB in a word
 	lossPoint   = lossBlock / 64
-	leastData   = 256 // bytes of a packet with data: an acknowledgement has 120 at most
+	leastData   = 256 // bytes of data that a segment has to have: netio's filter lets no smaller packets pass
 	lossMost    = 800 // segments a second and direction; with more, every second block is left out
 	lossLeast   = lossMost / 4
 	lossGateMax = 15 // of 65536 blocks two are left

@@ -189,15 +189,14 @@ func (c *Controller) Step(now unit.Instant) Decision {
 	}
 	for d := range c.ways {
 		w, p := &c.ways[d], &c.ways[d].policy
-		tries := p.cut.loss > 0
 		if w.queue.delay > ownMost {
 			w.full = now
 		}
-		w.loss.look(&c.counters, w.is, w.full > 0 && now.Sub(w.full) < moment || p.cut.on && (!tries || now < p.cut.judge), tries)
+		w.loss.look(&c.counters, w.is, w.lossUnclear(now), p.cut.loss > 0)
 		w.situation = c.situation(w, now, v, theta, mistaken)
 		switch w.situation.Is {
 		case IsFloor:
-			if tries {
+			if p.cut.loss > 0 {
 				w.loss.found(p.cut.loss)
 				break
 			}

@@ -40,9 +40,16 @@ func (k *kib) share() float64 { return min(k.lost/max(k.seen, 1), 1) }
 
 func (k *kib) add(seen, lost float64) { k.seen, k.lost = k.seen+seen, k.lost+lost }
 
-// look reads the counters. blind says that nothing is to be learnt from what is lost now,
+// lossUnclear says that nothing is to be learnt from what a direction loses now: the buffer
+// was full lately, or a lower rate is on trial for a delay, or not yet long enough.
+func (w *way) lossUnclear(now unit.Instant) bool {
+	cut := &w.policy.cut
+	return w.full > 0 && now.Sub(w.full) < moment || cut.on && (cut.loss == 0 || now < cut.judge)
+}
+
+// look reads the counters. unclear says that nothing is to be learnt from what is lost now,
 // judged that all of it counts, because a lower rate is on trial.
-func (l *loss) look(h *counters, d Direction, blind, judged bool) {
+func (l *loss) look(h *counters, d Direction, unclear, judged bool) {
 	if h.n == 0 {
 		return
 	}
@@ -55,7 +62,7 @@ func (l *loss) look(h *counters, d Direction, blind, judged bool) {
 	l.was = is
 	l.mean += (lost - seen*l.mean) / max(lossSpan, seen)
 	l.own = min(l.own, l.mean)
-	if blind {
+	if unclear {
 		l.restart(k, d)
 		return
 	}

@@ -67,7 +67,7 @@ func (p *policy) decide(s *Situation) (rate float64, why Cause) {
 	case IsMistaken: // the rate before the cut
 		return p.restore(min(p.cut.from, below*s.Capacity), s.At), OtherWay
 	case IsFloor: // the same, and none higher until it is certain
-		cause := p.vain()
+		cause := p.noHelp()
 		return p.restore(p.cut.from, s.At.Add(moment)), cause
 	case IsQueueing: // so far below the capacity that the queue drains
 		return p.lower(s)
@@ -118,9 +118,9 @@ const notYet = unit.Instant(math.MaxInt64)
 // waits says that it is too early for the next guess of what the line carries.
 func (c *cut) waits(s *Situation) bool { return s.At.Sub(c.at) < s.RTT+window }
 
-// vain is the cause of taking a cut back. Loss that is the line's own does not tell what is
-// too much.
-func (p *policy) vain() Cause {
+// noHelp is the cause of taking a cut back. Loss that is the line's own does not tell what is
+// too much, so rises are no longer watched for it.
+func (p *policy) noHelp() Cause {
 	if p.cut.loss == 0 {
 		return NoHelp
 	}
