@@ -16,12 +16,12 @@ STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 # A test whose name ends in Alone measures in real time, and runs alone. The others
-# run in parallel: many wait for deadlines, not for a processor, so two packages
+# run in parallel: many wait for deadlines, not for a processor, so three packages
 # run at once, and the slowest packages start first. The lab runs one guest on each
 # processor. Tests are not vetted again, since `make lint` does that. What ran is
 # kept in bin/ran, for the check that every promise was held by a test.
-FIRST   := ./lab ./internal/cure/remote ./internal/cure/apply ./internal/measure/protocol ./cmd/unbloat ./internal/measure/phases
-BESIDE  := -vet=off -p 2 -skip 'Alone$$'
+FIRST   := ./lab ./cmd/unbloat ./internal/cure/remote ./internal/cure/platform/linux ./internal/keep/daemon ./internal/cure/apply ./internal/measure/protocol ./internal/measure/phases
+BESIDE  := -vet=off -p 3 -skip 'Alone$$'
 ALONE   := -vet=off -p 1 -run 'Alone$$'
 RUN     := $(GOTESTSUM) --hide-summary=skipped --format pkgname-and-test-fails
 
@@ -45,11 +45,11 @@ test: ## every test, those on the real kernel too, and last the list of those th
 
 # What tests share, made once before any of them starts: two at a time, since packages are fetched while Go compiles.
 .PHONY: ready
-ready: lint check-deploy kernel modules programs
+ready: lint kernel modules programs
 ifneq ($(filter ready,$(MAKECMDGOALS)),)
 kernel modules: | setup-test
 programs: | build
-lint check-deploy: | build
+lint: | build
 endif
 
 # What the tests' guests run. A file stays as it is while the program is the same: Go has the
@@ -94,7 +94,7 @@ lint:
 	$(STATICCHECK) ./...
 
 .PHONY: test-long
-test-long: setup-test build kernel promises cross binaries release ansible race vuln laws bpf following wide chromium-call page prove-100 soak attacks fuzz ## for the night: every promise over five seeds, every binary linked, packages of whole programs, the BPF program on four kernels, every flow on the router's page, data races, known holes, all random cases, a hundred proofs, a hundred runs, a call in a browser, an hour of all attacks at once, every fuzz target
+test-long: setup-test build kernel promises check-deploy cross binaries release ansible race vuln laws bpf following wide chromium-call page prove-100 soak attacks fuzz ## for the night: every promise over five seeds, contrib/deploy's files, every binary linked, packages of whole programs, the BPF program on four kernels, every flow on the router's page, data races, known holes, all random cases, a hundred proofs, a hundred runs, a call in a browser, an hour of all attacks at once, every fuzz target
 
 .PHONY: promises
 promises: kernel ## every promise of the lab over five seeds, on whole lines, beside others' shapers (hours)
