@@ -189,12 +189,17 @@ func TestArchives(t *testing.T) {
 	}
 }
 
-// small builds a program that is quickly linked and packed: that of routers.
+// small builds a program that is quickly linked and packed: that of routers, as
+// cmd/unbloat's TestBuildForRouters compiles it.
 func small(t *testing.T) string {
 	t.Helper()
 	labtest.Tracks(t)
 	program := filepath.Join(t.TempDir(), "unbloat")
-	c := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-tags", "router", "-ldflags", "-s -w -X main.version=v1.2.3", "-o", program, "./cmd/unbloat")
+	tags, err := exec.CommandContext(t.Context(), "scripts/router", "tags").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-tags", strings.TrimSpace(string(tags)), "-ldflags", "-s -w -X main.version=v1.2.3", "-o", program, "./cmd/unbloat")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
