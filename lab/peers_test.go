@@ -68,7 +68,7 @@ func peersAgree(ctx context.Context, t *testing.T, when string) {
 		time.Sleep(head)
 		other := make(chan struct{})
 		go func() { defer close(other); irtt = irttRTTs(ctx, t, 10*time.Second) }()
-		ping = pingRTTs(ctx, t, 34)
+		ping = pingRTTs(ctx, t, 100)
 		<-other
 	}()
 	raw, err := c.Phase(ctx, phases.PhaseSpec{Name: verdict.PhaseUpload, Duration: length, CutHead: head, CutTail: time.Second, FlowsUp: 4})
@@ -104,10 +104,8 @@ func median(v []float64) float64 {
 
 var pingTime = regexp.MustCompile(`time=([0-9.]+) ms`)
 
-// pingRTTs asks seldom: ping spins for the last 10 ms before each question, and in virtual
-// time that is a second of a processor.
 func pingRTTs(ctx context.Context, t *testing.T, n int) []float64 {
-	out, err := exec.CommandContext(ctx, "ping", "-c", strconv.Itoa(n), "-i", "0.3", lab.ServerAddr).Output()
+	out, err := exec.CommandContext(ctx, "ping", "-c", strconv.Itoa(n), "-i", "0.1", lab.ServerAddr).Output()
 	if err != nil {
 		t.Errorf("ping: %v: %s", err, out)
 	}
