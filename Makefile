@@ -74,9 +74,11 @@ build: ## bin/unbloat, and the laboratory, bin/unbloat-lab
 kernel: build ## the lab's kernel, built once into your cache
 	bin/unbloat lab kernel
 
-.PHONY: setup-demo setup-test setup-long setup-bench setup-router
-setup-demo setup-test setup-long:
+.PHONY: setup-demo setup-test setup-test-long setup-bench setup-router
+setup-demo setup-test:
 	@scripts/setup $(@:setup-%=%)
+setup-test-long: # without them some of the night's tests say SKIPPED
+	@scripts/setup test-long || true
 setup-router: # without them the sizes are estimates
 	@scripts/setup router || true
 setup-bench: # without ns-3 the comparison with it says SKIPPED
@@ -94,7 +96,7 @@ lint:
 	$(STATICCHECK) ./...
 
 .PHONY: test-long
-test-long: setup-test setup-long build kernel promises check-deploy cross binaries release ansible race vuln laws bpf following wide chromium-call page prove-100 soak attacks fuzz ## for the night: every promise over five seeds, contrib/deploy's files, every binary linked, packages of whole programs, the BPF program on four kernels, every flow on the router's page, data races, known holes, all random cases, a hundred proofs, a hundred runs, a call in a browser, an hour of all attacks at once, every fuzz target
+test-long: setup-test setup-test-long build kernel promises check-deploy cross binaries release ansible race vuln laws bpf following wide chromium-call page prove-100 soak attacks fuzz ## for the night: every promise over five seeds, contrib/deploy's files, every binary linked, packages of whole programs, the BPF program on four kernels, every flow on the router's page, data races, known holes, all random cases, a hundred proofs, a hundred runs, a call in a browser, an hour of all attacks at once, every fuzz target
 
 .PHONY: promises
 promises: kernel ## every promise of the lab over five seeds, on whole lines, beside others' shapers (hours)
@@ -135,7 +137,7 @@ page: ## the router's page in a real browser: every flow, on phone and desktop, 
 	UNBLOAT_LONG=1 $(GO) test -count=1 -run '^TestBrowserHidden$$' ./internal/serve
 
 .PHONY: release
-release: setup-long ## packages of whole programs for several systems, made twice and compared; the server's image, unpacked and run; a Debian of its own for the package to live in
+release: setup-test-long ## packages of whole programs for several systems, made twice and compared; the server's image, unpacked and run; a Debian of its own for the package to live in
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 60m -run '^Test(Packages|ImageOnly|ReleaseLong|DebianLong|OpenWrtLong)$$' ./contrib/package
 
 .PHONY: ansible

@@ -250,7 +250,7 @@ func TestFollowSteadyInLab(t *testing.T) {
 	})
 }
 
-// besidePlan runs 20 s of a line that is followed, and of the same with a plan's fixed rates.
+// besidePlan runs a scenario's line followed, and with a plan's fixed rates; by day 20 s of it.
 func (d *draw) besidePlan(name string) (follows, fixed followed) {
 	s := followScenario(d.T, name)
 	narrower(s)

@@ -152,18 +152,20 @@ func TestHangIsNoticed(t *testing.T) {
 // TestLockOfAKilledDaemon: a child that the killed daemon was just starting has a copy of
 // its lock for a moment; who has it for longer is another daemon.
 func TestLockOfAKilledDaemon(t *testing.T) {
-	dir := t.TempDir()
-	left, err := lockOf(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lockOf(dir); !errors.Is(err, apply.ErrLocked) {
-		t.Errorf("two daemons: %v", err)
-	}
-	time.AfterFunc(mostDying/4, left.Unlock)
-	lock, err := lockOf(dir)
-	if err != nil {
-		t.Fatalf("its child has let go, and yet: %v", err)
-	}
-	lock.Unlock()
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		left, err := lockOf(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lockOf(dir); !errors.Is(err, apply.ErrLocked) {
+			t.Errorf("two daemons: %v", err)
+		}
+		time.AfterFunc(mostDying/4, left.Unlock)
+		lock, err := lockOf(dir)
+		if err != nil {
+			t.Fatalf("its child has let go, and yet: %v", err)
+		}
+		lock.Unlock()
+	})
 }
