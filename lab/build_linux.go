@@ -107,7 +107,7 @@ func (b *builder) build(ctx context.Context) error {
 	if err := os.WriteFile(fragment, kernelConfig, 0o644); err != nil {
 		return err
 	}
-	if err := withoutHostRandom(tree); err != nil {
+	if err := changeSource(tree); err != nil {
 		return err
 	}
 	b.progress("configuring")
@@ -124,19 +124,6 @@ func (b *builder) build(ctx context.Context) error {
 		return err
 	}
 	return b.install(ctx, tree)
-}
-
-// withoutHostRandom makes kernelRandom's change.
-func withoutHostRandom(tree string) error {
-	file := filepath.Join(tree, kernelRandom.file)
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	if n := strings.Count(string(text), kernelRandom.old); n != 1 {
-		return fmt.Errorf("%s has %q %d times, not once: the recipe does not know this kernel", kernelRandom.file, kernelRandom.old, n)
-	}
-	return os.WriteFile(file, []byte(strings.Replace(string(text), kernelRandom.old, kernelRandom.new, 1)), 0o644)
 }
 
 var sourcePackage = regexp.MustCompile(`^linux-source-7\.[0-9]+$`)

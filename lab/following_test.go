@@ -387,7 +387,7 @@ func TestFollowHeadDropInLab(t *testing.T) {
 	const autorates = 0.0424
 	overDraws(t, func(d *draw) {
 		s := followScenario(t, "follow-headdrop")
-		lasting(s, 20*time.Second)
+		lasting(s, 40*time.Second)
 		names := []string{"follows", "oracle"}
 		if long() {
 			names = append(names, "cake-autorate")

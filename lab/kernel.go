@@ -20,18 +20,6 @@ import (
 //go:embed uml.config
 var kernelConfig []byte
 
-// kernelRandom is the one change to the kernel's source: no random numbers of
-// the host, unless the environment has hostRandom. Without them all the guest's
-// own come from its boot, which is the same every time, and from the seed that
-// its first process gives. In virtual time the kernel makes its first ones from
-// its own clock; in real time it would wait for ever, so a shell has the host's.
-var kernelRandom = struct{ file, old, new string }{
-	"arch/um/os-Linux/util.c", "return getrandom(buf, len, flags);",
-	"extern char *getenv(const char *); return getenv(\"" + hostRandom + "\") ? getrandom(buf, len, flags) : -1;",
-}
-
-const hostRandom = "UNBLOAT_LAB_HOST_RANDOM"
-
 // A Kernel is an executable user-mode Linux.
 type Kernel struct {
 	Engine  Engine
@@ -62,7 +50,7 @@ func FindKernel(e Engine) (Kernel, error) {
 }
 
 // builtKernel finds the newest kernel in the cache that was built with this
-// program's configuration.
+// program's configuration and changes.
 func builtKernel() (Kernel, error) {
 	cache, err := cacheDir()
 	if err != nil {
@@ -105,7 +93,7 @@ func kernelPath(cache, version string) string {
 }
 
 func configHash() string {
-	sum := sha256.Sum256(fmt.Append(kernelConfig[:len(kernelConfig):len(kernelConfig)], kernelRandom))
+	sum := sha256.Sum256(fmt.Append(kernelConfig[:len(kernelConfig):len(kernelConfig)], kernelChanges))
 	return hex.EncodeToString(sum[:4])
 }
 
