@@ -30,7 +30,7 @@ const hostRandom = "UNBLOAT_LAB_HOST_RANDOM"
 //   - A process gets its floating point registers back only if they are not those that
 //     were read when it stopped. A signal's handler may change them, a system call can't.
 //   - A write to an anonymous page makes those around it too, as reading a file does:
-//     a fault costs three stops.
+//     a fault costs three stops. PR_SET_THP_DISABLE turns it off, for who counts pages.
 var kernelChanges = []sourceChange{
 	{
 		"arch/um/os-Linux/util.c", "return getrandom(buf, len, flags);",
@@ -135,7 +135,7 @@ static int unscheduled_userspace_iterations;`},
 
 	{"arch/um/kernel/trap.c", "	} while (!pte_present(*pte));\n	err = 0;\n", `	} while (!pte_present(*pte));
 	err = 0;
-	if (is_user && is_write && vma_is_anonymous(vma)) {
+	if (is_user && is_write && vma_is_anonymous(vma) && !mm_flags_test(MMF_DISABLE_THP_COMPLETELY, mm)) {
 		unsigned long at = max(vma->vm_start, address & ~0xffffUL);
 		unsigned long end = min(vma->vm_end, (address | 0xffff) + 1);
 
