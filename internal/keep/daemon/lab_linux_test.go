@@ -206,6 +206,17 @@ func (h *house) within(what, want string, devices ...string) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	h.t.Logf("%s: whole again after %v", what, time.Since(start).Round(time.Millisecond))
+	await.Until(h.t, 10*time.Second, "the daemon to read back what it has done", func() bool { return len(h.journals()) == 0 })
+}
+
+// journals are the files of changes that have not ended.
+func (h *house) journals() []string {
+	h.t.Helper()
+	left, err := filepath.Glob(filepath.Join(h.dir, "*.journal.json"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return left
 }
 
 const oneWAN = `[[wan]]
@@ -596,7 +607,7 @@ func TestKilledInLab(t *testing.T) {
 	}
 	h.end(syscall.SIGTERM)
 	for start := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		left, _ := filepath.Glob(filepath.Join(h.dir, "*.journal.json"))
+		left := h.journals()
 		if out, _ := exec.Command("pgrep", "-f", "watchdog.*"+h.dir).Output(); len(left) == 0 && len(out) == 0 {
 			break
 		} else if time.Since(start) > 5*time.Second {
