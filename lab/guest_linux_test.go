@@ -46,6 +46,18 @@ func TestGuestClock(t *testing.T) {
 			}
 		}
 	}
+	// What reads no clock takes no time: page faults, system calls, other processes.
+	idle := byKernel()
+	if err := exec.Command("true").Run(); err != nil {
+		t.Fatal(err)
+	}
+	pages := make([]byte, 64<<20)
+	for i := 0; i < len(pages); i += 4096 {
+		pages[i] = 1
+	}
+	if took := byKernel() - idle; took > apart {
+		t.Errorf("%v passed for a process and %d pages", took, len(pages)/4096)
+	}
 	const readings = 1_000_000
 	before := byKernel()
 	for range readings {

@@ -41,7 +41,9 @@ var kernelChanges = []sourceChange{
 #define STUB_DATA_MARK 0x5354554244415441 /* in the vDSO, where STUB_DATA belongs */
 #define CLOCK_READINGS 64
 #define CLOCK_READING_NS 256 /* TIMER_MULTIPLIER */`},
-	{"arch/um/include/shared/skas/stub-data.h", "	int syscall_data_len;\n", `	int syscall_data_len;
+	{"arch/um/include/shared/skas/stub-data.h", "	unsigned short mctx_offset;\n", `	unsigned short mctx_offset;
+
+	/* not where a fault's handler writes, at the beginning */
 	int clock_readings; /* that are left until the next system call */
 	unsigned long long clock_ns[2]; /* by clockid_t */
 `},
