@@ -85,8 +85,10 @@ setup-bench: # without ns-3 the comparison with it says SKIPPED
 	@scripts/setup bench || echo "setup: ns-3 is missing; the comparison with it will be SKIPPED"
 	@scripts/debian-kernels 6.1 || echo "setup: Debian's kernel is missing; what a packet costs a router will be SKIPPED"
 
-.PHONY: check
-check: lint ## for every edit: format, vet, staticcheck, and the tests that need no kernel and no other program
+.PHONY: check short
+check: ## for every edit: format, vet, staticcheck, and beside them the tests that need no kernel and no other program
+	@$(MAKE) --no-print-directory -j2 lint short
+short:
 	$(GO) test -short -vet=off -p 4 $(FIRST) ./...
 
 .PHONY: lint

@@ -244,17 +244,17 @@ func TestFollowOneDirectionInLab(t *testing.T) {
 func TestFollowSteadyInLab(t *testing.T) {
 	t.Parallel()
 	overDraws(t, func(d *draw) {
-		f, fixed := d.besidePlan("follow-steady")
+		f, fixed := d.besidePlan("follow-steady", 20*time.Second)
 		d.atLeast("goodput, of the plan's", f.sum()/fixed.sum(), by(0.9, 0.95))
 		d.atMost("p95 above the plan's, ms", f.p95-fixed.p95, by(20, 10))
 	})
 }
 
-// besidePlan runs a scenario's line followed, and with a plan's fixed rates; by day 20 s of it.
-func (d *draw) besidePlan(name string) (follows, fixed followed) {
+// besidePlan runs a scenario's line followed, and with a plan's fixed rates.
+func (d *draw) besidePlan(name string, byDay time.Duration) (follows, fixed followed) {
 	s := followScenario(d.T, name)
 	narrower(s)
-	lasting(s, 20*time.Second)
+	lasting(s, byDay)
 	all := d.follow(s, "fixed", "follows")
 	return all["follows"], all["fixed"]
 }
@@ -407,7 +407,7 @@ func TestFollowHeadDropInLab(t *testing.T) {
 func TestFollowRadioLossInLab(t *testing.T) {
 	t.Parallel()
 	overDraws(t, func(d *draw) {
-		f, fixed := d.besidePlan("follow-radio-loss")
+		f, fixed := d.besidePlan("follow-radio-loss", time.Minute)
 		d.atLeast("goodput, of the plan's", f.sum()/fixed.sum(), by(0.9, 0.95))
 	})
 }

@@ -134,7 +134,9 @@ func TestUpgradeKeepsThePort(t *testing.T) {
 		t.Fatal(err)
 	}
 	await.Until(t, 10*time.Second, "a server that was told to end to let no session in", func() bool {
-		return controlTo(t, address).ask(hello()).Error != ""
+		c := controlTo(t, address)
+		defer c.conn.Close() // or the server waits for it
+		return c.ask(hello()).Error != ""
 	})
 	token, err := probe.ParseToken(stream.StreamToken)
 	if err != nil {
