@@ -206,6 +206,7 @@ func (h *house) within(what, want string, devices ...string) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	h.t.Logf("%s: whole again after %v", what, time.Since(start).Round(time.Millisecond))
+	// The kernel's state is whole before the daemon has verified it.
 	await.Until(h.t, 10*time.Second, "the daemon to read back what it has done", func() bool { return len(h.journals()) == 0 })
 }
 
@@ -311,7 +312,6 @@ func TestKeepsInLab(t *testing.T) {
 		mends := h.status().WANs[0].Mends
 		sh(t, damage)
 		h.within(damage, want, ours()...)
-		// The kernel's state is whole before the daemon has read it back.
 		await.Until(t, 10*time.Second, "the daemon to have mended", func() bool { return h.status().WANs[0].Mends > mends })
 		h.becomes(supervise.InPlace)
 	}
