@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -91,21 +90,11 @@ func RunBesideImage(ctx context.Context, specFile string) error {
 	if err := privateRoot(filepath.Dir(specFile)); err != nil {
 		return err
 	}
-	beforeOthers()
+	setNice("self", -20) // in real time a home that waits for the CPU measures the machine
 	a := &agent{g: g, start: time.Now()}
 	r, err := a.beside(ctx)
 	a.stopAll()
 	return handBack(guestOut, r, err)
-}
-
-// beforeOthers raises the priority of this process and its children, if the
-// system permits it: in real time a home that waits for the CPU measures the
-// machine. With autogroup, the kernel first shares time among sessions, so both
-// priorities are raised.
-func beforeOthers() {
-	const first = -20
-	_ = os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(first)), 0o644)
-	_ = unix.Setpriority(unix.PRIO_PGRP, 0, first)
 }
 
 // privateRoot makes this machine's files read-only for this process and its

@@ -110,6 +110,9 @@ func TestDaemon(t *testing.T) {
 		if p.platform == "openbsd-altq" || p.platform == "pfsense" {
 			continue // as openbsd and freebsd; each takes seconds of programs
 		}
+		if testing.Short() && p.platform != "openbsd" {
+			continue
+		}
 		t.Run(p.platform, func(t *testing.T) {
 			s := p.make(t)
 			start := s.Text()

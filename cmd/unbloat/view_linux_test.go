@@ -51,40 +51,43 @@ func programOnTerminal(t *testing.T, exe string, env []string, args ...string) (
 func TestViewGivesTheTerminalBack(t *testing.T) {
 	server := serveHere(t)
 	for _, end := range []string{"key", "SIGINT", "SIGTERM", "SIGHUP", "done"} {
-		long := "60"
-		if end == "done" {
-			long = "1"
-		}
-		p, cmd := onTerminal(t, nil, "test", "--server", server, "--idle", long, "--seconds", "1", "--no-store")
-		p.Wait("\x1b[?1049h")
-		p.Wait("idle")
-		switch end {
-		case "key":
-			if _, err := p.Keys.WriteString("\x03"); err != nil {
-				t.Fatal(err)
+		t.Run(end, func(t *testing.T) {
+			t.Parallel()
+			long := "60"
+			if end == "done" {
+				long = "1"
 			}
-		case "done":
-		default:
-			s := map[string]syscall.Signal{"SIGINT": syscall.SIGINT, "SIGTERM": syscall.SIGTERM, "SIGHUP": syscall.SIGHUP}[end]
-			if err := cmd.Process.Signal(s); err != nil {
-				t.Fatal(err)
+			p, cmd := onTerminal(t, nil, "test", "--server", server, "--idle", long, "--seconds", "1", "--no-store")
+			p.Wait("\x1b[?1049h")
+			p.Wait("idle")
+			switch end {
+			case "key":
+				if _, err := p.Keys.WriteString("\x03"); err != nil {
+					t.Fatal(err)
+				}
+			case "done":
+			default:
+				s := map[string]syscall.Signal{"SIGINT": syscall.SIGINT, "SIGTERM": syscall.SIGTERM, "SIGHUP": syscall.SIGHUP}[end]
+				if err := cmd.Process.Signal(s); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		asked := time.Now()
-		_ = cmd.Wait() // the exit code is checked below
-		t.Logf("%s: ended within %v", end, time.Since(asked))
-		p.Wait("\x1b[?1049l")
-		if now := p.State(); now != p.Fresh { // as it was then: a fast program may have changed it by now
-			t.Errorf("%s: the terminal was %+v and is %+v", end, p.Fresh, now)
-		}
-		rest := p.Text()[strings.LastIndex(p.Text(), "\x1b[?1049l"):]
-		code := cmd.ProcessState.ExitCode()
-		switch {
-		case end == "done" && (code != cli.Done && code != cli.Invalid || !strings.Contains(rest, "both ")):
-			t.Errorf("at the end: exit %d: %q", code, rest)
-		case end != "done" && code != cli.Failed:
-			t.Errorf("%s: exit %d: %q", end, code, rest)
-		}
+			asked := time.Now()
+			_ = cmd.Wait() // the exit code is checked below
+			t.Logf("%s: ended within %v", end, time.Since(asked))
+			p.Wait("\x1b[?1049l")
+			if now := p.State(); now != p.Fresh { // as it was then: a fast program may have changed it by now
+				t.Errorf("%s: the terminal was %+v and is %+v", end, p.Fresh, now)
+			}
+			rest := p.Text()[strings.LastIndex(p.Text(), "\x1b[?1049l"):]
+			code := cmd.ProcessState.ExitCode()
+			switch {
+			case end == "done" && (code != cli.Done && code != cli.Invalid || !strings.Contains(rest, "both ")):
+				t.Errorf("at the end: exit %d: %q", code, rest)
+			case end != "done" && code != cli.Failed:
+				t.Errorf("%s: exit %d: %q", end, code, rest)
+			}
+		})
 	}
 }
 
