@@ -205,7 +205,7 @@ func (b *builder) compile(ctx context.Context, tree string) error {
 			}
 		}
 	}()
-	b.progress("compiling the kernel (about 4 minutes on two cores)")
+	b.progress("compiling the kernel (5 to 8 minutes on two cores)")
 	err := cmd.Run()
 	w.Close()
 	<-done

@@ -56,7 +56,7 @@ func builtKernel() (Kernel, error) {
 	if err != nil {
 		return Kernel{}, err
 	}
-	missing := &MissingError{"the kernel of the virtual engine", "run `unbloat lab kernel` once (about 4 minutes on two cores)"}
+	missing := &MissingError{"the kernel of the virtual engine", "run `unbloat lab kernel` once (5 to 8 minutes on two cores)"}
 	entries, err := os.ReadDir(cache)
 	if err != nil {
 		return Kernel{}, missing
