@@ -39,7 +39,7 @@ test: ## every test, those on the real kernel too, and last the list of those th
 	@$(MAKE) --no-print-directory -j2 ready
 	@rm -rf bin/ran && mkdir -p bin/ran
 	@export UNBLOAT_PROGRAMS=$(CURDIR)/$(PROGRAMS); \
-	$(RUN) --jsonfile bin/ran/beside.json -- -timeout 40m $(BESIDE) $(FIRST) ./... && \
+	$(RUN) --jsonfile bin/ran/beside.json -- -timeout 80m $(BESIDE) $(FIRST) ./... && \
 	$(RUN) --jsonfile bin/ran/alone.json -- -timeout 40m -count=1 $(ALONE) $$(grep -rlE '^func Test\w+Alone\(' --include='*_test.go' cmd internal lab testkit | xargs dirname | sort -u | sed 's,^,./,')
 	@UNBLOAT_RAN=$(CURDIR)/bin/ran $(GO) test -vet=off -count=1 -run '^TestSpecification$$'
 
