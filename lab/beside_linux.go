@@ -90,7 +90,7 @@ func RunBesideImage(ctx context.Context, specFile string) error {
 	if err := privateRoot(filepath.Dir(specFile)); err != nil {
 		return err
 	}
-	setNice("self", -20) // in real time a home that waits for the CPU measures the machine
+	setNice(0, -20) // in real time a home that waits for the CPU measures the machine
 	a := &agent{g: g, start: time.Now()}
 	r, err := a.beside(ctx)
 	a.stopAll()

@@ -205,17 +205,20 @@ func runPinned(cmd *exec.Cmd, cpu int, e Engine) error {
 		return startErr
 	}
 	if e == Virtual { // whoever measures in real time goes first
-		setNice(strconv.Itoa(cmd.Process.Pid), 5)
+		setNice(cmd.Process.Pid, 5)
 	}
 	return cmd.Wait()
 }
 
-// setNice sets the nice value of a session's first process, or with "self" of this one,
-// if the system permits it. With autogroup, the kernel first shares time among sessions,
-// so that of the session is set too.
-func setNice(pid string, nice int) {
-	_ = os.WriteFile("/proc/"+pid+"/autogroup", []byte(strconv.Itoa(nice)), 0o644)
-	group, _ := strconv.Atoi(pid) // 0 is our own
+// setNice sets the nice value of a process group that is a session too (0: our own), if
+// the system permits it: that of its autogroup as well, since the kernel first shares
+// time among these.
+func setNice(group, nice int) {
+	leader := "self"
+	if group != 0 {
+		leader = strconv.Itoa(group)
+	}
+	_ = os.WriteFile("/proc/"+leader+"/autogroup", []byte(strconv.Itoa(nice)), 0o644)
 	_ = unix.Setpriority(unix.PRIO_PGRP, group, nice)
 }
 
