@@ -31,6 +31,7 @@ const hostRandom = "UNBLOAT_LAB_HOST_RANDOM"
 //     were read when it stopped. A signal's handler may change them, a system call can't.
 //   - A write to an anonymous page makes those around it too, as reading a file does:
 //     a fault costs three stops. PR_SET_THP_DISABLE turns it off, for who counts pages.
+//     Of a file, half a megabyte around is mapped, not 64 kB.
 var kernelChanges = []sourceChange{
 	{
 		"arch/um/os-Linux/util.c", "return getrandom(buf, len, flags);",
@@ -46,6 +47,12 @@ var kernelChanges = []sourceChange{
 	/* not where a fault's handler writes, at the beginning */
 	int clock_readings; /* that are left until the next system call */
 	unsigned long long clock_ns[2]; /* by clockid_t */
+`},
+	{"arch/um/include/shared/skas/stub-data.h", "sigstack[UM_KERN_PAGE_SIZE] __aligned(UM_KERN_PAGE_SIZE);\n};\n", `sigstack[UM_KERN_PAGE_SIZE] __aligned(UM_KERN_PAGE_SIZE);
+};
+
+void clock_lend(struct stub_data *stub);
+void clock_return(struct stub_data *stub);
 `},
 	{"arch/x86/um/vdso/um_vdso.c", "#include <asm/unistd.h>", "#include <asm/unistd.h>\n#include <skas/stub-data.h>"},
 	{"arch/x86/um/vdso/um_vdso.c", `int __vdso_clock_gettime(clockid_t clock, struct __kernel_timespec *ts)
@@ -76,10 +83,7 @@ int __vdso_clock_gettime(clockid_t clock, struct __kernel_timespec *ts)
 			*word = STUB_DATA;
 	}`},
 	{"arch/um/kernel/time.c", "#include <shared/init.h>", "#include <shared/init.h>\n#include <skas/stub-data.h>"},
-	{"arch/um/kernel/time.c", "static struct clocksource timer_clocksource = {", `void clock_lend(struct stub_data *stub);
-void clock_return(struct stub_data *stub);
-
-void clock_lend(struct stub_data *stub)
+	{"arch/um/kernel/time.c", "static struct clocksource timer_clocksource = {", `void clock_lend(struct stub_data *stub)
 {
 	unsigned long flags;
 
@@ -107,10 +111,7 @@ static struct clocksource timer_clocksource = {`},
 		UPT_SYSCALL_NR(regs) = -1;`},
 
 	{"arch/um/os-Linux/skas/process.c", "			if (get_fp_registers(pid, regs->fp)) {", "			if (get_fp(pid, status, regs->fp)) {"},
-	{"arch/um/os-Linux/skas/process.c", "static int unscheduled_userspace_iterations;", `extern void clock_lend(struct stub_data *stub);
-extern void clock_return(struct stub_data *stub);
-
-static int fp_pid; /* whose registers are still fp_read */
+	{"arch/um/os-Linux/skas/process.c", "static int unscheduled_userspace_iterations;", `static int fp_pid; /* whose registers are still fp_read */
 static char fp_read[1 << 14];
 
 static int get_fp(int pid, int status, unsigned long *fp)
@@ -149,6 +150,7 @@ static int unscheduled_userspace_iterations;`},
 		}
 	}
 `},
+	{"mm/memory.c", "\t65536 >> PAGE_SHIFT;", "\t524288 >> PAGE_SHIFT;"},
 }
 
 // changeSource makes the changes in a tree of the kernel's source.
