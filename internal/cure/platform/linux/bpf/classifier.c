@@ -71,7 +71,8 @@ const volatile struct constants limits SEC(".rodata");
 INLINE void begin(struct __sk_buff *skb, struct packet *p)
 {
 	void *own = p->up ? (void *)&flows_up : (void *)&flows_down, *others = p->up ? (void *)&flows_down : (void *)&flows_up;
-	struct flow *f;
+	struct flow *f, *other;
+	u64 other_bytes = 0;
 	p->now = tick();
 	p->s = p->up ? &limits.up : &limits.down;
 	p->tcp = p->key.protocol == TCP;
@@ -79,27 +80,32 @@ INLINE void begin(struct __sk_buff *skb, struct packet *p)
 	p->small = p->length <= limits.small;
 	p->of_home = mixed(limits.seed, &p->key.home);
 	p->hash = hash_of(mix(mixed(p->of_home, &p->key.far), (u64)p->key.protocol << 32 | (u32)p->key.home_port << 16 | p->key.far_port));
-	p->other = find_flow(others, &p->key, p->hash, p->now);
+	p->number = 0;
 	if (p->up && limits.numbered) {
 		p->number = skb->tc_index;
 		BARRIER(p->number); // two reads, each at an offset that the verifier sees
 		if (limits.test)
 			p->number = skb->mark; // a run for a test has no tc_index
-		if (p->number > MOST_HOSTS)
-			p->number = 0;
-	} else if (!p->up && p->other) {
-		p->number = p->other->machine;
+		p->number &= -less(p->number, MOST_HOSTS + 1);
+	}
+	other = find_flow(others, &p->key, p->hash);
+	if (other) {
+		u64 is = -less(p->now, other->keep);
+		p->answered = is & 1;
+		other_bytes = other->bytes & is;
+		p->other_named = other->named & is;
+		p->other_bulk = other->bulk & is;
+		if (!p->up)
+			p->number = other->machine & is;
 	}
 	p->f = f = take_flow(own, p);
 	if (f) {
-		u64 most = p->now + (!p->other ? limits.unanswered_for : p->tcp ? limits.stream_for : limits.datagrams_for);
+		u64 most = p->now + (!p->answered ? limits.unanswered_for : p->tcp ? limits.stream_for : limits.datagrams_for);
 		if (f->keep < most)
 			f->keep = most;
 		f->machine = p->number;
-		f->answered = p->other != 0;
-		p->bytes = f->bytes += p->length;
-		if (p->other)
-			p->bytes += p->other->bytes;
+		f->answered = p->answered;
+		p->bytes = (f->bytes += p->length) + other_bytes;
 	}
 }
 
@@ -117,8 +123,8 @@ INLINE u32 rule(struct __sk_buff *skb, struct packet *p)
 		lane = p->s->lane_of_tin[BELOW(16, given)];
 		if (p->f)
 			p->f->named = limits.down.lane_of_tin[BELOW(16, given >> 4)];
-	} else if (p->other) {
-		lane = p->other->named;
+	} else {
+		lane = p->other_named;
 	}
 	return lane ? IS(lane, BY_RULE) : NEXT;
 }
@@ -201,7 +207,7 @@ INLINE u32 swarm(struct packet *p)
 	u32 h = hash_of(mix(p->of_home, k.port));
 	if (!p->udp)
 		return NEXT;
-	if (p->f && !p->other && p->f->bytes == p->length)
+	if (p->f && !p->answered && p->f->bytes == p->length)
 		partner(p->up ? (void *)&ports_up : (void *)&ports_down, p->up, &k, h, p->s, p->now);
 	if (is_swarm(&ports_up, 0, &k, h, p->now) || is_swarm(&ports_down, 1, &k, h, p->now))
 		return IS(BULK, SWARM);
@@ -262,9 +268,9 @@ INLINE u32 steady(struct packet *p)
 		f->speaks = now + limits.mixed_for;
 		m->speaks = now + limits.speaks_for;
 	}
-	speaks = f->speaks > now;
-	call = m->speaks > now && !speaks;
-	room = add(&m->datagrams, length, WINDOW, now) <= p->s->steady_of_machine;
+	speaks = less(now, f->speaks);
+	call = less(now, m->speaks) & ~speaks;
+	room = !less(p->s->steady_of_machine, add(&m->datagrams, length, WINDOW, now));
 	p->why = TOOK_MORE;
 	if (f->elastic > now) {
 		if (!speaks || limits.varies)
@@ -305,7 +311,7 @@ INLINE u32 heavy(struct packet *p)
 	struct flow *f = p->f;
 	if (!f)
 		return NEXT;
-	if (f->bulk || (p->other && p->other->bulk)) {
+	if (f->bulk | p->other_bulk) {
 		f->bulk = 1;
 		return IS(BULK, WAS_BULK);
 	}
@@ -340,7 +346,7 @@ INLINE u32 decide(struct __sk_buff *skb, struct packet *p)
 		v = IS(NORMAL, UNPROTECTED);
 	if (!v)
 		v = swarm(p);
-	if (!v && p->udp && !p->other && !hint(p))
+	if (!v && p->udp && !p->answered && !hint(p))
 		v = IS(NORMAL, UNANSWERED);
 	if (!v)
 		v = light(p);

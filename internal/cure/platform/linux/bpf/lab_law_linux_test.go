@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 const (
 	lawPackets = 120_000 // with UNBLOAT_LONG a million
 	lawMajor   = 0xb10a
+	lawChecked = 250_000 // of the million at which a kernel refuses a program
 )
 
 // A seen is struct __sk_buff as a test run takes and returns it.
@@ -214,7 +216,7 @@ func lawWorld(t *testing.T, seed uint64, packets int, met map[string]int) {
 		t.Fatal(err)
 	}
 	var o bpf.Objects
-	if err := spec.LoadAndAssign(&o, nil); err != nil {
+	if err := spec.LoadAndAssign(&o, &ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats}}); err != nil {
 		var refused *ebpf.VerifierError
 		if errors.As(err, &refused) {
 			t.Logf("%+v", refused)
@@ -222,6 +224,13 @@ func lawWorld(t *testing.T, seed uint64, packets int, met map[string]int) {
 		t.Fatalf("load the program: %v", err)
 	}
 	defer o.Close()
+	for _, p := range []*ebpf.Program{o.Up, o.Down} {
+		var n int
+		_, stats, _ := strings.Cut(p.VerifierLog, "processed ")
+		if _, err := fmt.Sscan(stats, &n); err != nil || n > lawChecked {
+			t.Errorf("to load it the kernel walked more than %d instructions, or did not say: %s", lawChecked, p.VerifierLog)
+		}
+	}
 	table := classify.New(policy, setting)
 	flows := lawFlows(rng, 200)
 	now := unit.Instant(time.Hour)

@@ -20,7 +20,19 @@ INLINE int parse(struct __sk_buff *skb, struct packet *p, int up)
 	u32 at, protocol;
 	int whole;
 
-	if (skb->protocol == BE16(IPV4)) {
+	// IPv6 first: to the verifier an address of IPv4 is then one that it has followed.
+	if (skb->protocol == BE16(IPV6)) {
+		whole = load_relative(skb, 0, &h, 40 + PORTS_ON, FROM_NETWORK_HEADER) >= 0;
+		if (!whole && load_relative(skb, 0, &h, 40, FROM_NETWORK_HEADER) < 0)
+			return 0;
+		ports = h.half + 20;
+		at = 40;
+		p->length = BE16(h.half[2]) + 40;
+		p->dscp = (h.byte[0] & 15) << 2 | h.byte[1] >> 6;
+		protocol = h.byte[6];
+		__builtin_memcpy(from->word, h.word + 2, 16);
+		__builtin_memcpy(to->word, h.word + 6, 16);
+	} else if (skb->protocol == BE16(IPV4)) {
 		whole = load_relative(skb, 0, &h, 20 + PORTS_ON, FROM_NETWORK_HEADER) >= 0;
 		if (!whole && load_relative(skb, 0, &h, 20, FROM_NETWORK_HEADER) < 0)
 			return 0;
@@ -35,17 +47,6 @@ INLINE int parse(struct __sk_buff *skb, struct packet *p, int up)
 		from->word[2] = to->word[2] = BE32(0xffffu);
 		from->word[3] = h.word[3];
 		to->word[3] = h.word[4];
-	} else if (skb->protocol == BE16(IPV6)) {
-		whole = load_relative(skb, 0, &h, 40 + PORTS_ON, FROM_NETWORK_HEADER) >= 0;
-		if (!whole && load_relative(skb, 0, &h, 40, FROM_NETWORK_HEADER) < 0)
-			return 0;
-		ports = h.half + 20;
-		at = 40;
-		p->length = BE16(h.half[2]) + 40;
-		p->dscp = (h.byte[0] & 15) << 2 | h.byte[1] >> 6;
-		protocol = h.byte[6];
-		__builtin_memcpy(from->word, h.word + 2, 16);
-		__builtin_memcpy(to->word, h.word + 6, 16);
 	} else {
 		return 0;
 	}
