@@ -233,6 +233,9 @@ func noises() map[string]func(*rand.Rand, int) func(int) float64 {
 // TestUnchangedLines: on lines where nothing changes at most 5 proofs in 100
 // claim an improvement, with any noise and any number of pairs.
 func TestUnchangedLines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: it makes some hundred proofs; `make test` does")
+	}
 	trials, counts := 100, []int{5}
 	if os.Getenv("UNBLOAT_LONG") != "" {
 		trials, counts = 1000, []int{5, 6, 8, 12}
