@@ -68,8 +68,9 @@ reflectors = ["`+lab.ServerAddr+`"]
 	}
 	isp := func(line string) string { return "ip netns exec " + lab.NodeISP + " sh -c '" + line + "'" }
 	// The line, where it ends at the provider's first router: both ways of what that answers itself too.
+	// Losses are counted, not drawn: S830 is about draws, of which some begin with seconds that lose nothing.
 	loses := func(chain, hook, device string) string {
-		return "nft add table ip lossy && nft add chain ip lossy " + chain + " \"{ type filter hook " + hook + " priority 0; }\" && nft add rule ip lossy " + chain + " " + device + " home numgen random mod 10 \\< 4 drop"
+		return "nft add table ip lossy && nft add chain ip lossy " + chain + " \"{ type filter hook " + hook + " priority 0; }\" && nft add rule ip lossy " + chain + " " + device + " home numgen inc mod 10 \\< 4 drop"
 	}
 	pass(90 * time.Second)
 	fault(7*time.Hour+40*time.Minute, incident.Provider, isp("nft add table ip broken && nft add chain ip broken f \"{ type filter hook forward priority 0; }\" && nft add rule ip broken f drop"), isp("nft delete table ip broken"), 40*time.Second, time.Minute)
