@@ -90,13 +90,13 @@ INLINE void begin(struct __sk_buff *skb, struct packet *p)
 	}
 	other = find_flow(others, &p->key, p->hash);
 	if (other) {
-		u64 is = -less(p->now, other->keep);
-		p->answered = is & 1;
-		other_bytes = other->bytes & is;
-		p->other_named = other->named & is;
-		p->other_bulk = other->bulk & is;
+		u64 kept = -less(p->now, other->keep); // all bits, or none
+		p->answered = kept & 1;
+		other_bytes = other->bytes & kept;
+		p->other_named = other->named & kept;
+		p->other_bulk = other->bulk & kept;
 		if (!p->up)
-			p->number = other->machine & is;
+			p->number = other->machine & kept;
 	}
 	p->f = f = take_flow(own, p);
 	if (f) {

@@ -118,7 +118,7 @@ INLINE int same(const struct address *a, const struct address *b)
 }
 
 // The verifier follows each way of a branch to the program's end. What most packets pass
-// has none: with branches here, loading took five times as long.
+// has none: with branches here, loading takes five times as long.
 
 // less is a < b, of numbers below 2^63.
 INLINE u64 less(u64 a, u64 b)
@@ -128,8 +128,8 @@ INLINE u64 less(u64 a, u64 b)
 	return a >> 63;
 }
 
-// either is a if is is 1, and b if it is 0.
-INLINE u64 either(u64 is, u64 a, u64 b) { return b ^ ((a ^ b) & -is); }
+// either is a if first is 1, and b if it is 0.
+INLINE u64 either(u64 first, u64 a, u64 b) { return b ^ ((a ^ b) & -first); }
 
 // add counts n more, and returns what came in the last window of 2^shift ticks.
 INLINE u64 add(struct estimate *e, u64 n, u32 shift, u64 now)
@@ -155,14 +155,14 @@ INLINE int above(struct estimate *e, u64 n, u64 most, u64 patience, u64 now)
 // exceeds takes the cost of one from a bucket, if that has it.
 INLINE int exceeds(struct bucket *b, const volatile struct rate *r, u64 now)
 {
-	u64 past = (now - b->at) & -less(b->at, now), tokens, is;
+	u64 past = (now - b->at) & -less(b->at, now), tokens, lacks;
 	past = either(less(past, 1 << 24), past, 1 << 24);
 	tokens = b->tokens + r->gain * past;
 	tokens = either(less(tokens, r->most), tokens, r->most);
-	is = less(tokens, r->cost);
+	lacks = less(tokens, r->cost);
 	b->at = now;
-	b->tokens = tokens - (r->cost & (is - 1));
-	return is;
+	b->tokens = tokens - (r->cost & (lacks - 1));
+	return lacks;
 }
 
 // AT is a bucket's place. The verifier does not know that zero is, and so not which
