@@ -6,6 +6,9 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # package again.
 export CGO_ENABLED := 0
 export GOFLAGS     := -trimpath $(filter-out -trimpath,$(GOFLAGS))
+# Compilers, vet and staticcheck take a sixth to a third less of a processor when they
+# collect garbage less often.
+export GOGC := 400
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 # Functions begin at multiples of 16 bytes, as they do but on amd64: a program is 0.1 MB smaller.
 BUILD   := $(GO) build -ldflags '-s -w -funcalign=16 -X main.version=$(VERSION) -X main.commit=$(COMMIT)'

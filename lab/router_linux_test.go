@@ -78,9 +78,9 @@ func settled(lines []string) (left []string) {
 // possibly busy machine, so the bounds are wide. Measured were 2948 ms of
 // increase before and 16 to 29 ms with shaping, on two cores with twenty busy
 // processes.
-func TestRealRouterAlone(t *testing.T) {
+func TestRealRouter(t *testing.T) {
+	t.Parallel()
 	needRouter(t)
-	await.Quiet(t)
 	file, key := routerImage(t)
 	text, err := os.ReadFile("testdata/real-router.toml")
 	if err != nil {

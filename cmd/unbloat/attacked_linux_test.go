@@ -133,7 +133,7 @@ exec chroot . /unbloat.test "$@"`
 	}
 	c := exec.Command("unshare", "-Urnm", "sh", "-c", script, "sh", t.TempDir(), self,
 		"-test.run", "^"+t.Name()+"$", "-test.v", "-test.count=1", "-test.timeout", (lasts + 5*time.Minute).String())
-	c.Env = append(os.Environ(), apartEnv+"=1", "TMPDIR=/tmp", "HOME=/tmp/home")
+	c.Env = append(os.Environ(), apartEnv+"=1", "TMPDIR=/tmp", "HOME=/tmp/home", "GOGC=100") // as a user's, for its memory
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	var out said
 	c.Stdout, c.Stderr = &out, &out

@@ -205,7 +205,7 @@ func (s *Store) Expire(ctx context.Context, before time.Time) (removed int, err 
 // Delete removes the one result whose id begins with prefix. Errors wrap
 // ErrNotFound or ErrAmbiguous.
 func (s *Store) Delete(ctx context.Context, prefix string) error {
-	id, err := s.find(ctx, prefix)
+	id, _, err := s.find(ctx, prefix)
 	if err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ func (s *Store) remember(ctx context.Context, id string) error {
 // Withdraw removes the one result whose id begins with prefix, if the token is
 // right. Errors wrap ErrNotFound, ErrAmbiguous or ErrNotOwner.
 func (s *Store) Withdraw(ctx context.Context, prefix, token string) error {
-	id, err := s.find(ctx, prefix)
+	id, _, err := s.find(ctx, prefix)
 	if err != nil {
 		return err
 	}
@@ -312,13 +312,9 @@ func (s *Store) List(ctx context.Context, f Filter) ([]Entry, error) {
 func (s *Store) listing(ctx context.Context, f Filter) (sql string, args []any, err error) {
 	terms, args := f.where()
 	if f.After != "" {
-		id, err := s.find(ctx, f.After)
+		id, ms, err := s.find(ctx, f.After)
 		if err != nil {
 			return "", nil, err
-		}
-		ms, err := s.one(ctx, "SELECT time_ms FROM results WHERE id = ?", id)
-		if err != nil {
-			return "", nil, s.db.explain("list", err)
 		}
 		terms, args = append(terms, "(time_ms, id) < (?, ?)"), append(args, ms, id)
 	}
@@ -363,29 +359,30 @@ func (f Filter) where() (terms []string, args []any) {
 	return terms, args
 }
 
-// find returns the id of the one result whose id begins with prefix.
-func (s *Store) find(ctx context.Context, prefix string) (string, error) {
-	var found []string
+// find returns the id and the time, in milliseconds, of the one result whose id begins
+// with prefix.
+func (s *Store) find(ctx context.Context, prefix string) (id string, ms int64, err error) {
+	found := 0
 	// "g" sorts after every digit of an id
-	err := s.db.query(ctx, "SELECT id FROM results WHERE id >= ? AND id < ? LIMIT 2", []any{prefix, prefix + "g"}, func(r row) error {
-		found = append(found, r.text(0))
+	err = s.db.query(ctx, "SELECT id, time_ms FROM results WHERE id >= ? AND id < ? LIMIT 2", []any{prefix, prefix + "g"}, func(r row) error {
+		id, ms, found = r.text(0), r.number(1), found+1
 		return nil
 	})
 	switch {
 	case err != nil:
-		return "", s.db.explain("read", err)
-	case len(found) == 0 || prefix == "" || !strings.HasPrefix(found[0], prefix):
-		return "", fmt.Errorf("find result %q in %s: %w; see `unbloat history`", short(prefix), s.name, ErrNotFound)
-	case len(found) > 1:
-		return "", fmt.Errorf("find result %q in %s: %w; give more of its id", prefix, s.name, ErrAmbiguous)
+		return "", 0, s.db.explain("read", err)
+	case found == 0 || prefix == "" || !strings.HasPrefix(id, prefix):
+		return "", 0, fmt.Errorf("find result %q in %s: %w; see `unbloat history`", short(prefix), s.name, ErrNotFound)
+	case found > 1:
+		return "", 0, fmt.Errorf("find result %q in %s: %w; give more of its id", prefix, s.name, ErrAmbiguous)
 	}
-	return found[0], nil
+	return id, ms, nil
 }
 
 // Get returns the one result whose id begins with prefix. Errors wrap
 // ErrNotFound or ErrAmbiguous.
 func (s *Store) Get(ctx context.Context, prefix string) (Record, error) {
-	id, err := s.find(ctx, prefix)
+	id, _, err := s.find(ctx, prefix)
 	if err != nil {
 		return Record{}, err
 	}

@@ -5,8 +5,8 @@ package store
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -53,32 +53,41 @@ func TestHundredPagesOfAMillionAlone(t *testing.T) {
 	}
 	await.Quiet(t)
 	const pages, most = 100, 100 * time.Millisecond
-	check := func(t *testing.T, place, explain string, bad ...string) {
-		withStore(t, place, func(s *Store) {
+	var filling sync.WaitGroup // both at once; then each is measured with the machine to itself
+	var measuring sync.Mutex
+	filling.Add(2)
+	check := func(t *testing.T, place func() string, explain string, bad ...string) {
+		t.Parallel()
+		filled := sync.OnceFunc(filling.Done)
+		defer filled()
+		withStore(t, place(), func(s *Store) {
 			fill(t, s)
 			if explain == "EXPLAIN " { // as autovacuum does within a minute
 				if _, err := s.db.exec(t.Context(), "ANALYZE results"); err != nil {
 					t.Fatal(err)
 				}
 			}
+			filled()
+			filling.Wait()
+			measuring.Lock()
+			defer measuring.Unlock()
 			for _, f := range []Filter{{Limit: 20}, {Limit: 20, Label: "browser"}, {Limit: 20, Kind: KindTest}} {
-				var took []time.Duration
-				for range 3 { // other programs may be busy on this machine
+				least := time.Hour
+				for tries := 0; least > most && tries < 10; tries++ { // other programs may be busy on this machine
 					f.After = ""
-					began, n := time.Now(), 0
+					began := time.Now()
 					for range pages {
 						list, err := s.List(t.Context(), f)
 						if err != nil || len(list) != f.Limit {
 							t.Fatalf("%d, %v", len(list), err)
 						}
-						f.After, n = list[len(list)-1].ID, n+len(list)
+						f.After = list[len(list)-1].ID
 					}
-					took = append(took, time.Since(began))
+					least = min(least, time.Since(began))
 				}
-				if least := slices.Min(took); least > most {
+				t.Logf("kind %q, label %q: %d pages in %v", f.Kind, f.Label, pages, least.Round(100*time.Microsecond))
+				if least > most {
 					t.Errorf("%+v: %d pages in %v, more than %v", f, pages, least, most)
-				} else {
-					t.Logf("kind %q, label %q: %d pages in %v", f.Kind, f.Label, pages, least.Round(100*time.Microsecond))
 				}
 				sql, args, err := s.listing(t.Context(), f)
 				if err != nil {
@@ -110,9 +119,9 @@ func TestHundredPagesOfAMillionAlone(t *testing.T) {
 		})
 	}
 	t.Run("SQLite", func(t *testing.T) {
-		check(t, filepath.Join(t.TempDir(), "x.db"), "EXPLAIN QUERY PLAN ", "TEMP B-TREE", "SCAN results\n")
+		check(t, func() string { return filepath.Join(t.TempDir(), "x.db") }, "EXPLAIN QUERY PLAN ", "TEMP B-TREE", "SCAN results\n")
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
-		check(t, pgtest.Start(t, "fsync=off", "max_wal_size=4GB").URL(), "EXPLAIN ", "Sort", "Seq Scan")
+		check(t, func() string { return pgtest.Start(t, "fsync=off", "max_wal_size=4GB", "autovacuum=off").URL() }, "EXPLAIN ", "Sort", "Seq Scan")
 	})
 }
