@@ -113,6 +113,9 @@ func TestFlentRrul(t *testing.T) {
 // scripts/setup-netperf has downloaded.
 func netperfProgram(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short, and this runs netperf")
+	}
 	if path, err := exec.LookPath("netperf"); err == nil {
 		return path
 	}

@@ -51,6 +51,9 @@ func serveUntilEnd(t *testing.T, s *serve.Server) {
 // program returns the path of another project's program, or skips the test.
 func program(t *testing.T, name string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skipf("SKIPPED: -short, and this runs %s", name)
+	}
 	path, err := exec.LookPath(name)
 	if err != nil {
 		t.Skipf("SKIPPED: %v (make setup-test installs it)", err)
