@@ -3,6 +3,7 @@ package lab
 import (
 	"bufio"
 	"context"
+	_ "embed"
 	"fmt"
 	"io"
 	"os"
@@ -18,7 +19,10 @@ import (
 )
 
 // objects is about how many files the build compiles, for the progress line.
-const objects = 1480
+const objects = 1370
+
+//go:embed kernelcc.sh
+var kernelCompiler []byte
 
 // BuildKernel builds the virtual engine's kernel into the user's cache, unless
 // it is there already: the newest linux-source-7.* of Debian's backports, found
@@ -184,7 +188,14 @@ func (b *builder) fetch(ctx context.Context) (string, error) {
 
 // compile runs make and turns its output into progress.
 func (b *builder) compile(ctx context.Context, tree string) error {
-	cmd := exec.CommandContext(ctx, "make", "ARCH=um", fmt.Sprintf("-j%d", runtime.NumCPU()), "linux")
+	compiler := filepath.Join(b.dir, "compiler", "cc")
+	if err := os.Mkdir(filepath.Dir(compiler), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(compiler, kernelCompiler, 0o755); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "make", "ARCH=um", "CC="+compiler, fmt.Sprintf("-j%d", runtime.NumCPU()), "linux")
 	cmd.Dir = tree
 	cmd.WaitDelay = 5 * time.Second
 	r, w := io.Pipe()
@@ -205,7 +216,7 @@ func (b *builder) compile(ctx context.Context, tree string) error {
 			}
 		}
 	}()
-	b.progress("compiling the kernel (5 to 8 minutes on two cores)")
+	b.progress("compiling the kernel (3 to 5 minutes on two cores)")
 	err := cmd.Run()
 	w.Close()
 	<-done

@@ -13,6 +13,7 @@ import (
 	"unbloat/internal/measure/phases"
 	"unbloat/lab/scenario"
 	"unbloat/lab/sim"
+	"unbloat/testkit/await"
 	"unbloat/testkit/labtest"
 	"unbloat/unit"
 )
@@ -369,9 +370,7 @@ func better(t *testing.T, names []string, of map[string]trial) {
 
 // Lines that vary as Starlink, cable, Wi-Fi and LTE do.
 func TestFollowVaryingLines(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: it takes long; `make test` runs it")
-	}
+	await.NotShort(t)
 	of := map[string]trial{}
 	var names []string
 	for _, k := range scenario.LineKinds() {
@@ -400,9 +399,7 @@ func TestFollowRecordedLines(t *testing.T) {
 
 // On a steady line nothing is lost against a plan that was tuned for it.
 func TestFollowSteady(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: it takes long; `make test` runs it")
-	}
+	await.NotShort(t)
 	x := steps()
 	x.changes, x.seconds = nil, 2*time.Minute
 	if labtest.Long() {
@@ -493,6 +490,7 @@ func TestFollowDeadReflectors(t *testing.T) {
 
 // Without any reflector the flows' own round trips are followed.
 func TestFollowByFlowsOnly(t *testing.T) {
+	await.NotShort(t)
 	x := steps()
 	x.bend = func(at unit.Instant, _ int, _ *answer) bool { return at < unit.Instant(15*time.Second) }
 	f := x.average(t, "flows alone", byFollow, 5)
@@ -503,9 +501,7 @@ func TestFollowByFlowsOnly(t *testing.T) {
 
 // As on most lines: some reflectors tell the ways apart, others round trips only.
 func TestFollowMixedReflectors(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: it takes long; `make test` runs it")
-	}
+	await.NotShort(t)
 	for _, c := range []struct {
 		name   string
 		coarse func(int) bool
@@ -560,6 +556,7 @@ func TestFollowScenario(t *testing.T) {
 // A router whose rates are changed by programs, at most each 2 s, and that does not see
 // the flows' own delays: between a fixed plan and one that changes them at once.
 func TestFollowSlowly(t *testing.T) {
+	await.NotShort(t)
 	x := steps()
 	fixed := said(t, "steps", byPlan, x.run(t, byPlan, 1))
 	quick := said(t, "steps", byFollow, x.run(t, byFollow, 1))
@@ -573,6 +570,7 @@ func TestFollowSlowly(t *testing.T) {
 // A line that really carries 8/5 and twice of what the configuration says is found within
 // ten minutes of load, without bloat; with a call on board nothing is tried.
 func TestFollowLearnsTheMost(t *testing.T) {
+	await.NotShort(t)
 	scale := 0.25 // by day everything is slower, and so passes sooner
 	if labtest.Long() {
 		scale = 1

@@ -17,6 +17,7 @@ import (
 	"unbloat/internal/measure/verdict"
 	"unbloat/lab"
 	"unbloat/lab/scenario"
+	"unbloat/testkit/await"
 	"unbloat/unit"
 )
 
@@ -50,9 +51,7 @@ func run(t *testing.T, s *scenario.Scenario, o Options) *verdict.Test {
 // Every embedded scenario can be simulated, and every case is a valid
 // measurement.
 func TestEveryScenario(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: it takes long; `make test` runs it")
-	}
+	await.NotShort(t)
 	files, err := filepath.Glob("../../scenarios/*.toml")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no scenarios", err)
