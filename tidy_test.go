@@ -29,6 +29,7 @@ import (
 	"unicode"
 
 	"unbloat/internal/cure/platform/all"
+	"unbloat/testkit/conform"
 )
 
 // A source is one parsed Go file.
@@ -850,7 +851,8 @@ func anchors(text string) []string {
 	return out
 }
 
-// Every page can be found from the index, and the index from the README.
+// Every page can be found from the index, and the index from the README; the commands in
+// those of the module's directory are checked, too.
 func TestIndexHasEveryPage(t *testing.T) {
 	const at = "docs/README.md"
 	texts := map[string]string{}
@@ -862,6 +864,9 @@ func TestIndexHasEveryPage(t *testing.T) {
 	}
 	for p := range texts {
 		name, in := strings.CutPrefix(p, "docs/")
+		if !strings.Contains(p, "/") && p != "CHANGELOG.md" && !slices.Contains(conform.Front, p) {
+			t.Errorf("%s is not one of conform.Front, so its commands are not checked", p)
+		}
 		if strings.HasPrefix(name, "evidence/") {
 			name = "evidence"
 		}
