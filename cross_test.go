@@ -9,15 +9,15 @@ import (
 	"testing"
 
 	"golang.org/x/tools/go/packages"
+
+	"unbloat/testkit/await"
 )
 
 // TestOtherSystems checks the types of every package for the two systems whose files differ most
 // from Linux's, and as routers of 32 bits get them. Nothing is compiled: this is a twentieth of the
 // time. `make cross` compiles for all systems.
 func TestOtherSystems(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: -short leaves out what takes seconds; `make test` does it")
-	}
+	await.NotShort(t)
 	root, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)

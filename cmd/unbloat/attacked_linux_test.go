@@ -70,9 +70,7 @@ const (
 // stays as planned, and nothing of the strangers' is run, written or printed. It takes
 // 10 s, or what UNBLOAT_ATTACK says; UNBLOAT_SEED repeats a run's draws.
 func TestAttackedAlone(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: -short leaves out what takes seconds; `make test` has it")
-	}
+	await.NotShort(t)
 	lasts, err := shortAttack, error(nil)
 	if text := os.Getenv(attackEnv); text != "" {
 		if lasts, err = time.ParseDuration(text); err != nil {

@@ -106,6 +106,7 @@ func TestDaemonPrint(t *testing.T) {
 // memory: it applies its configuration, commands go through it, and what is there
 // when it is killed is there when it comes back.
 func TestDaemon(t *testing.T) {
+	await.NotShort(t)
 	for _, p := range stages() {
 		if p.platform == "openbsd-altq" || p.platform == "pfsense" {
 			continue // as openbsd and freebsd; each takes seconds of programs
@@ -233,9 +234,7 @@ func TestFollowRefused(t *testing.T) {
 // up with the rates of the configuration, follows no line and says so, until it is
 // reloaded; one that ends as it should is not counted.
 func TestDaemonThatKeepsDying(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: -short leaves out what takes seconds; `make test` has it")
-	}
+	await.NotShort(t)
 	seed := rand.Uint64()
 	t.Log("seed", seed)
 	random := rand.New(rand.NewPCG(seed, 1))
@@ -301,6 +300,7 @@ func TestDaemonThatKeepsDying(t *testing.T) {
 // while that holds, and a reload without the schedule takes it away; what the platform
 // can't do is refused when the configuration is read.
 func TestDaemonSchedule(t *testing.T) {
+	await.NotShort(t)
 	f := fake.NewLinux()
 	s := newStage(t, f.Machine, f, f.Text)
 	config := filepath.Join(t.TempDir(), "unbloat.toml")

@@ -12,6 +12,7 @@ import (
 
 	"unbloat/internal/measure/verdict"
 	"unbloat/internal/show/cli"
+	"unbloat/testkit/await"
 )
 
 // TestResultOnBadDisk: on a disk that is full, or read-only, `unbloat test` still shows
@@ -20,9 +21,7 @@ import (
 // nothing is measured. The test needs a file system of its own, which an unprivileged
 // user gets in a user namespace.
 func TestResultOnBadDisk(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: it measures")
-	}
+	await.NotShort(t)
 	server := serveHere(t)
 	const full = "head -c 100000000 /dev/zero >fill 2>&1; true"
 	for _, x := range []struct {

@@ -62,6 +62,7 @@ func interrupted(t *testing.T, env []string, until func(out, errs string) bool, 
 
 // Ctrl-C ends a test, which keeps its finished phases and says so.
 func TestInterruptedTest(t *testing.T) {
+	await.NotShort(t)
 	server := serveHere(t)
 	out, errs, code := interrupted(t, nil, func(_, errs string) bool { return strings.Contains(errs, "download") },
 		"test", "--server", server, "--idle", "1", "--seconds", "60", "--json", "--plain", "--no-store")
@@ -115,9 +116,7 @@ func TestStatusInPipes(t *testing.T) {
 
 // prove runs on every platform, as tune does, and leaves the router as it was.
 func TestProveOnAnotherRouter(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: it takes long; `make test` runs it")
-	}
+	await.NotShort(t)
 	p := stages()[0]
 	s := p.make(t)
 	start := s.Text()

@@ -12,6 +12,7 @@ import (
 	"unbloat/internal/cure/platform/linux"
 	kept "unbloat/internal/keep/config"
 	"unbloat/internal/show/cli"
+	"unbloat/testkit/await"
 	"unbloat/testkit/fake"
 )
 
@@ -47,6 +48,7 @@ func (s *stage) byHand(t *testing.T, line string) {
 // TestNoAQM: on a kernel without CAKE and FQ-CoDel apply names what is missing
 // and what installs it, and changes nothing. A FIFO must be asked for.
 func TestNoAQM(t *testing.T) {
+	await.NotShort(t)
 	s, f := newLinux(t)
 	f.Kernel.Missing = []string{"cake", "fq_codel"}
 	f.Files["/etc/os-release"] = "ID=ubuntu\n"
@@ -103,9 +105,7 @@ func TestContradictoryPlan(t *testing.T) {
 // TestDrift: status and doctor report how the router differs from what was
 // applied, and name a command that repairs it.
 func TestDrift(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: it takes long; `make test` runs it")
-	}
+	await.NotShort(t)
 	s, _ := newLinux(t)
 	again := "unbloat apply --again --yes --wan wan"
 	s.wants(t, cli.Precondition, "nothing was kept here", "apply", "--again", "--yes")
@@ -154,6 +154,7 @@ func TestDrift(t *testing.T) {
 // TestInterfaceNames: an interface may be called by any of its names, also in a plan that
 // was made where nobody could look.
 func TestInterfaceNames(t *testing.T) {
+	await.NotShort(t)
 	s, f := newLinux(t)
 	f.Kernel.Devices[1].AltNames = []string{"averyverylongname0", "enp9s0f1"}
 	f.Kernel.Devices[2].AltNames = []string{"home0"}
@@ -183,6 +184,7 @@ func TestInterfaceNames(t *testing.T) {
 // TestMultiqueue: mq whose queues hold back nothing is nobody's shaper, so it is in
 // nobody's way, and comes back. --replace is advised where it would not refuse.
 func TestMultiqueue(t *testing.T) {
+	await.NotShort(t)
 	s, f := newLinux(t)
 	f.Kernel.Devices[1].Queues = 4
 	apply := []string{"apply", "--yes", "--wan", "wan", "--lan", "lan", "--shape-down", "20mbit", "--shape-up", "4mbit"}
@@ -217,6 +219,7 @@ func TestMultiqueue(t *testing.T) {
 // TestGuess: a preview by a user who may not test the kernel's features says
 // that it guesses. A preview by root does not.
 func TestGuess(t *testing.T) {
+	await.NotShort(t)
 	s, f := newLinux(t)
 	f.Kernel.Missing = []string{"cake"}
 	preview := []string{"apply", "--dry-run", "--shape-down", "20mbit", "--shape-up", "4mbit", "--wan", "wan", "--lan", "lan"}
@@ -245,6 +248,7 @@ func TestGuess(t *testing.T) {
 // TestRatesInDoubt: apply says what it leaves unshaped, and which rates are hardly those of a
 // line; doctor takes the rates of what is in force.
 func TestRatesInDoubt(t *testing.T) {
+	await.NotShort(t)
 	s, _ := newLinux(t)
 	line := []string{"--wan", "wan", "--lan", "lan"}
 	preview := append([]string{"apply", "--dry-run"}, line...)
@@ -281,6 +285,7 @@ func TestChangedElsewhere(t *testing.T) {
 // TestStatusSaysItFirst: status begins with a sentence; what queues have counted is for
 // --verbose.
 func TestStatusSaysItFirst(t *testing.T) {
+	await.NotShort(t)
 	s, _ := newLinux(t)
 	s.wants(t, cli.Done, "kept", "apply", "--yes", "--down", "30mbit", "--up", "5mbit", "--wan", "wan", "--lan", "lan")
 	first := "wan is shaped: download limited to 27.0 Mbit/s, upload limited to 4.75 Mbit/s. It was changed by unbloat, kept at "
@@ -295,6 +300,7 @@ func TestStatusSaysItFirst(t *testing.T) {
 // TestBeforeLoad: conditions that would stop tune and prove are found before
 // they contact the server.
 func TestBeforeLoad(t *testing.T) {
+	await.NotShort(t)
 	s, f := newLinux(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -47,6 +47,7 @@ func fits(t *testing.T, what string, width int, narrow, whole string) {
 // On terminals of 50 and of 80 columns nothing that people read is broken within a word or
 // runs over the edge: what plan, apply, status, doctor, incidents and test print, and errors.
 func TestFitsTerminals(t *testing.T) {
+	await.NotShort(t)
 	s, f := newLinux(t)
 	rates := []string{"--down", "20mbit", "--up", "4mbit", "--wan", "wan", "--lan", "lan", "--for", "linux"}
 	if out, code := s.run(t, append([]string{"apply", "--yes"}, rates...)...); code != cli.Done {

@@ -13,6 +13,7 @@ import (
 	"unbloat/internal/measure/path"
 	"unbloat/internal/measure/phases"
 	"unbloat/internal/show/cli"
+	"unbloat/testkit/await"
 )
 
 // runPathCommand runs `path` and returns its output, its messages and its exit code.
@@ -75,6 +76,7 @@ func TestPathNoServer(t *testing.T) {
 // On this machine itself: one hop, as text and as JSON. UDP probes need no
 // privileges on Linux.
 func TestPathLoopback(t *testing.T) {
+	await.NotShort(t)
 	s, err := netio.DialHops(netio.NewClock(), netip.MustParseAddr("127.0.0.1"), netio.HopAuto)
 	if err != nil {
 		t.Skipf("SKIPPED: %v", err)

@@ -174,9 +174,7 @@ func stages() []place {
 // TestPlatforms: plan, apply, status, confirm and revert as a person types
 // them, with the real watchdog, on a router in memory.
 func TestPlatforms(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: it takes long; `make test` runs it")
-	}
+	await.NotShort(t)
 	for _, c := range stages() {
 		t.Run(c.platform, func(t *testing.T) {
 			s := c.make(t)
@@ -238,9 +236,7 @@ func TestPlatforms(t *testing.T) {
 // TestPlatformsDrift: on each platform, after the change was removed by hand,
 // status and doctor say so, and the command that they name applies it again.
 func TestPlatformsDrift(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: it takes long; `make test` runs it")
-	}
+	await.NotShort(t)
 	for _, c := range stages() {
 		t.Run(c.platform, func(t *testing.T) {
 			if os.Getenv("UNBLOAT_LONG") == "" && c.platform != "openbsd" {

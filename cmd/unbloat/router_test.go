@@ -147,9 +147,7 @@ func (l *laptop) checkSecret() {
 // The watchdog on this machine undoes an unconfirmed change as soon as it can
 // reach the router. The secret appears nowhere.
 func TestOPNsenseFromLaptop(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: it takes long; `make test` runs it")
-	}
+	await.NotShort(t)
 	t.Parallel()
 	l := newLaptop(t)
 	start := l.text()
@@ -280,9 +278,7 @@ func (l *laptop) withShell() (address string) {
 // change while the laptop is away. A confirmation finds that watchdog by the
 // journal.
 func TestOPNsenseWatchdog(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: it takes long; `make test` runs it")
-	}
+	await.NotShort(t)
 	t.Parallel()
 	l := newLaptop(t)
 	watchdog := l.withShell()

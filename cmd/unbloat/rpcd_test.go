@@ -19,9 +19,7 @@ import (
 // what is wrong with the configuration. New rates are undone unless they are
 // confirmed, and then they are in the configuration. Errors are part of the answer.
 func TestRpcd(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: -short: it runs the program some twenty times")
-	}
+	await.NotShort(t)
 	p := stages()[0]
 	s := p.make(t)
 	start := s.Text()

@@ -26,9 +26,7 @@ import (
 // prints the result. The line stays shaped meanwhile, and nobody else changes it. An
 // interrupted test prints what was finished.
 func TestTestThere(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: -short leaves out what takes seconds; `make test` has it")
-	}
+	await.NotShort(t)
 	server := serveHere(t)
 	f := fake.NewLinux()
 	s := newStage(t, f.Machine, f, f.Text)
@@ -100,9 +98,7 @@ func TestTestThere(t *testing.T) {
 // daemon is killed, as it begins or when it has changed the router, it ends with it, its
 // watchdog undoes what it has changed, and the next daemon begins.
 func TestTuningEndsWithDaemon(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: -short leaves out what takes seconds; `make test` has it")
-	}
+	await.NotShort(t)
 	f := fake.NewLinux()
 	s := newStage(t, f.Machine, f, f.Text)
 	config := filepath.Join(t.TempDir(), "unbloat.toml")

@@ -26,6 +26,7 @@ import (
 	"unbloat/internal/measure/verdict"
 	"unbloat/internal/serve"
 	"unbloat/internal/show/cli"
+	"unbloat/testkit/await"
 )
 
 // oursAlone turns off the protocols of others, whose ports are fixed: another
@@ -108,6 +109,7 @@ func aSession(t *testing.T, url string, header http.Header) (serve.Hello, int) {
 // An address's budget counts on the page too: a load ends when the budget is
 // used up, and the page is told.
 func TestPageBudget(t *testing.T) {
+	await.NotShort(t)
 	url, stop := startServe(t, "--state-dir", t.TempDir(), "--keep-results", "0", "--max-bytes-per-address", "3MB")
 	defer stop()
 	hello, _ := aSession(t, url, nil)
@@ -175,6 +177,7 @@ func fetch(t *testing.T, r *http.Request) (int, string) {
 // address after a restart. With a key, results can still be read by anybody,
 // and nothing else.
 func TestServePage(t *testing.T) {
+	await.NotShort(t)
 	dir := t.TempDir()
 	state := []string{"--state-dir", dir}
 	url, stop := startServe(t, state...)

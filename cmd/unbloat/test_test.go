@@ -15,6 +15,7 @@ import (
 	"unbloat/internal/serve"
 	"unbloat/internal/show/cli"
 	"unbloat/reason"
+	"unbloat/testkit/await"
 )
 
 // runTestCommand runs `unbloat test` and returns its outputs and exit code.
@@ -65,6 +66,7 @@ func serveHere(t *testing.T) string {
 
 // The loopback has no line to judge: the result is invalid (4), or good (0).
 func TestTestCommand(t *testing.T) {
+	await.NotShort(t)
 	server := serveHere(t)
 	file := filepath.Join(t.TempDir(), "x.json")
 	out, progress, code, err := runTestCommand(t, "--server", "unbloat://"+server, "--json", "--seconds", "1", "--idle", "1s", "--label", "here", "-o", file)

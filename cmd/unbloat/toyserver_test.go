@@ -11,12 +11,14 @@ import (
 	"unbloat/internal/measure/protocol/testdata/toy"
 	"unbloat/internal/measure/verdict"
 	"unbloat/internal/show/cli"
+	"unbloat/testkit/await"
 )
 
 // TestToyServer: a new kind of test server is one directory and one line in the
 // list of protocols. The program reads its addresses and measures with it, and
 // has no other code for it.
 func TestToyServer(t *testing.T) {
+	await.NotShort(t)
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)

@@ -178,6 +178,7 @@ func TestUpgradeKeepsThePort(t *testing.T) {
 // A list of servers is signed, downloaded, and used to choose one. A list that
 // is signed with another key is refused.
 func TestServerList(t *testing.T) {
+	await.NotShort(t)
 	dir := t.TempDir()
 	program := func(args ...string) (string, error) {
 		c := exec.Command(os.Args[0], args...)

@@ -93,6 +93,7 @@ func TestViewGivesTheTerminalBack(t *testing.T) {
 
 // Without a terminal, or with the view switched off, the program prints lines.
 func TestNoView(t *testing.T) {
+	await.NotShort(t)
 	for _, c := range []struct{ env, flag string }{{"TERM=dumb", "-4"}, {"A=B", "--plain"}} {
 		p, cmd := onTerminal(t, []string{c.env}, "path", "127.0.0.1", "--idle", "1", "--interval", "200ms", c.flag)
 		_ = cmd.Wait() // its output is checked

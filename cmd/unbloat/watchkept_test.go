@@ -17,6 +17,7 @@ import (
 	"unbloat/internal/keep/follow"
 	"unbloat/internal/keep/steer"
 	"unbloat/internal/keep/supervise"
+	"unbloat/testkit/await"
 	"unbloat/unit"
 )
 
@@ -90,6 +91,7 @@ func followed(p *puppet, r daemon.Request) any {
 // TestWatchLines: without a terminal `status --watch` prints a line for each change,
 // each once, in the reader's language, until it is interrupted.
 func TestWatchLines(t *testing.T) {
+	await.NotShort(t)
 	p := newPuppet(t, followed)
 	p.decisions.Store(2) // those before the watch are not repeated
 	for _, x := range []struct{ lang, says, decision string }{

@@ -71,6 +71,7 @@ func logged(t *testing.T, l Limits) (*Server, *notes) {
 // Slow, half-open, truncated, oversized and hostile connections affect no
 // other, and the reason of each is in the log and in the metrics.
 func TestHostileConnections(t *testing.T) {
+	await.NotShort(t)
 	s, log := logged(t, Limits{Handshake: 300 * time.Millisecond, Idle: 300 * time.Millisecond})
 	cookie := iperf3.MakeCookie([iperf3.CookieSize - 1]byte{1, 2, 3})
 	other := func(n byte) []byte {

@@ -516,9 +516,7 @@ func submission(n, try int) string {
 // that a server said is saved is in the database once, can be read from every
 // server, and nothing stores a client's address.
 func TestFleet(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: it takes half a minute and runs PostgreSQL")
-	}
+	await.NotShort(t)
 	const clients, lasting = 500, 20 * time.Second
 	db := pgtest.Start(t)
 	var members []*member

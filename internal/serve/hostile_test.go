@@ -258,6 +258,7 @@ func TestLimits(t *testing.T) {
 // A session whose load runs is not idle, though it asks for nothing and probes nothing;
 // once the load's time is over it is.
 func TestLoadIsNotIdle(t *testing.T) {
+	await.NotShort(t)
 	const idle = 300 * time.Millisecond
 	for _, dir := range []string{probe.DirUp, probe.DirDown} {
 		s := start(t, Limits{Idle: idle})

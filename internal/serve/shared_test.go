@@ -29,6 +29,7 @@ func nthVisit(n int) *verdict.Test {
 // from there. When it is back each is in it once, even if the server was
 // restarted meanwhile. Results that may come back are not deleted.
 func TestSharedWhileDatabaseIsAway(t *testing.T) {
+	await.NotShort(t)
 	db := pgtest.Start(t)
 	k := Keeping{Place: db.URL(), Spool: filepath.Join(t.TempDir(), "waiting"), Tool: "v1"}
 	begin := func() Kept {
@@ -149,6 +150,7 @@ func TestRetention(t *testing.T) {
 // be read now, and whoever brings one gets his ticket in time, beside any number
 // of readers. That no old result can be removed keeps no new one waiting.
 func TestSharedWhileDatabaseHangs(t *testing.T) {
+	await.NotShort(t)
 	const inTime, slack = 200 * time.Millisecond, 5 * time.Second
 	db := pgtest.Start(t, "fsync=off")
 	s, err := store.Open(t.Context(), db.URL())

@@ -45,3 +45,11 @@ func Stays(t testing.TB, during time.Duration, what string, ok func() bool) {
 		t.Fatalf("after %v, no longer so: %s", time.Since(start).Round(time.Millisecond), what)
 	}
 }
+
+// NotShort skips a test that takes seconds where -short is asked for, as `make check` does.
+func NotShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short leaves out what takes seconds; `make test` has it")
+	}
+}

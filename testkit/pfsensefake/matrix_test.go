@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"unbloat/internal/cure/platform/pfsense"
+	"unbloat/testkit/await"
 	"unbloat/testkit/conform"
 	"unbloat/testkit/pfsensefake"
 )
@@ -13,6 +14,7 @@ import (
 // interfaces. Each must be accepted, read back equal, and leave nothing after
 // revert.
 func TestMatrix(t *testing.T) {
+	await.NotShort(t)
 	all, err := conform.Matrix("pfsense")
 	if err != nil {
 		t.Fatal(err)

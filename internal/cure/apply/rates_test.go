@@ -15,6 +15,7 @@ import (
 	"unbloat/internal/cure/plan"
 	"unbloat/internal/cure/platform"
 	"unbloat/internal/cure/platform/all"
+	"unbloat/testkit/await"
 	"unbloat/testkit/conform"
 	"unbloat/testkit/fake"
 	"unbloat/testkit/opnsensefake"
@@ -222,9 +223,7 @@ func (f *followed) agree() {
 // TestSettledAndRunning: whatever happens to a router whose line is followed, its one
 // record of settled and running rates agrees with what is recorded and with the kernel.
 func TestSettledAndRunning(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: it takes seconds")
-	}
+	await.NotShort(t)
 	routers := map[string]func() (conform.Router, string){
 		"linux":    func() (conform.Router, string) { return fake.NewLinux(), "wan" },
 		"freebsd":  func() (conform.Router, string) { return fake.NewFreeBSD(), "igb0" },

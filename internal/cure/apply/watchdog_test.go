@@ -18,6 +18,7 @@ import (
 	"unbloat/internal/cure/plan"
 	"unbloat/internal/cure/platform"
 	"unbloat/internal/cure/platform/linux"
+	"unbloat/testkit/await"
 	"unbloat/testkit/linuxfake"
 	"unbloat/unit"
 )
@@ -105,9 +106,7 @@ func (s *sulking) Observe(ctx context.Context, p plan.Plan, earlier platform.Sta
 // TestWatchdogSaysItOnce: a watchdog that can't undo for long writes a few lines about
 // it: its log may be in a small router's memory.
 func TestWatchdogSaysItOnce(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: it takes seconds")
-	}
+	await.NotShort(t)
 	for _, other := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			k := linuxfake.New()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"unbloat/guard"
+	"unbloat/testkit/await"
 	"unbloat/unit"
 )
 
@@ -32,6 +33,7 @@ func TestLocalIsBounded(t *testing.T) {
 // A busy router is slow, not broken: what a program has started may write its output
 // more than five seconds after it.
 func TestLocalIsPatient(t *testing.T) {
+	await.NotShort(t)
 	t.Parallel()
 	out, err := Output(t.Context(), Local{}, "sh", "-c", "(sleep 5.2; echo late) &")
 	if err != nil || string(out) != "late\n" {

@@ -18,6 +18,7 @@ import (
 	"unbloat/internal/cure/platform/linux"
 	"unbloat/internal/measure/phases"
 	"unbloat/internal/measure/verdict"
+	"unbloat/testkit/await"
 	"unbloat/unit"
 )
 
@@ -233,9 +234,7 @@ func noises() map[string]func(*rand.Rand, int) func(int) float64 {
 // TestUnchangedLines: on lines where nothing changes at most 5 proofs in 100
 // claim an improvement, with any noise and any number of pairs.
 func TestUnchangedLines(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: it makes some hundred proofs; `make test` does")
-	}
+	await.NotShort(t)
 	trials, counts := 100, []int{5}
 	if os.Getenv("UNBLOAT_LONG") != "" {
 		trials, counts = 1000, []int{5, 6, 8, 12}
@@ -268,6 +267,7 @@ func TestUnchangedLines(t *testing.T) {
 
 // TestPower: a relevant improvement is found in nearly every proof.
 func TestPower(t *testing.T) {
+	await.NotShort(t)
 	found := 0
 	for i := range 100 {
 		f := &fakeLine{rng: rand.New(rand.NewPCG(uint64(i), 5)), noise: noises()["sawtooth of TCP"], gain: map[string]float64{SidePlan: 200}}

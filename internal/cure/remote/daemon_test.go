@@ -18,15 +18,14 @@ import (
 	"unbloat/internal/keep/config"
 	resident "unbloat/internal/keep/daemon"
 	"unbloat/internal/keep/supervise"
+	"unbloat/testkit/await"
 )
 
 // TestDaemonOverSSH: the daemon keeps routers elsewhere: it puts back what somebody
 // took away, waits while the connection is lost, in the middle of a change too, and
 // goes on when it is there again, over one connection.
 func TestDaemonOverSSH(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: it waits for connections to be given up")
-	}
+	await.NotShort(t)
 	t.Parallel()
 	for _, p := range platforms() {
 		if os.Getenv("UNBLOAT_LONG") == "" && p.name != "openwrt" && p.name != "freebsd" {

@@ -53,6 +53,7 @@ func (a *apiRouter) text() string {
 // If it is confirmed it stays. The API key that the watchdog had is removed
 // with it.
 func TestWatchdogOfAnAPI(t *testing.T) {
+	await.NotShort(t)
 	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("SKIPPED: there is no curl; install it")

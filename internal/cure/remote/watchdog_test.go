@@ -225,6 +225,7 @@ func TestConfirmOverSSH(t *testing.T) {
 // TestDeadlineOverSSH: the change is not confirmed and the connection is cut,
 // so the router undoes it by itself. A late confirmation is told so.
 func TestDeadlineOverSSH(t *testing.T) {
+	await.NotShort(t)
 	t.Parallel()
 	r := newRig(t, startServer(t))
 	tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: 3 * time.Second})
@@ -255,6 +256,7 @@ func TestDeadlineOverSSH(t *testing.T) {
 // TestHeldOverSSH: a held change stays while its process sends heartbeats,
 // longer than the watchdog would wait without them. Then it is undone.
 func TestHeldOverSSH(t *testing.T) {
+	await.NotShort(t)
 	t.Parallel()
 	r := newRig(t, startServer(t))
 	tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: longAfter, Hold: true})

@@ -128,6 +128,7 @@ func (m *mute) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []
 // TestWatchdogIsNamed: if the router's watchdog undoes a change that is still being
 // made, the error says so first, and then what failed because of it.
 func TestWatchdogIsNamed(t *testing.T) {
+	await.NotShort(t)
 	t.Parallel()
 	r := newRig(t, startServer(t))
 	m := &mute{SSH: r.ssh, restored: r.restored}

@@ -18,6 +18,7 @@ import (
 	"unbloat/internal/cure/plan"
 	"unbloat/internal/keep/config"
 	"unbloat/internal/keep/supervise"
+	"unbloat/testkit/await"
 	"unbloat/unit"
 )
 
@@ -225,9 +226,7 @@ func TestStopLetsGo(t *testing.T) {
 // A change is in force at once, and undone by itself unless it is confirmed; a
 // daemon that is killed before that starts with what was.
 func TestChanges(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: -short leaves out what takes seconds; `make test` does it")
-	}
+	await.NotShort(t)
 	for name, c := range someChanges() {
 		for _, end := range []string{"nobody comes back", "confirmed", "taken back", "killed", "reloaded"} {
 			t.Run(name+", "+end, func(t *testing.T) {

@@ -27,6 +27,7 @@ import (
 	"unbloat/internal/keep/metrics"
 	"unbloat/internal/keep/steer"
 	"unbloat/internal/keep/supervise"
+	"unbloat/testkit/await"
 	"unbloat/testkit/fake"
 	"unbloat/testkit/opnsensefake"
 	"unbloat/testkit/pfctl"
@@ -486,6 +487,7 @@ func changing(steps []platform.Step) func([]string) bool {
 // seed is printed; UNBLOAT_SEED gives another, UNBLOAT_LONG=1 10,000
 // events each, UNBLOAT_EVENTS as many as it says.
 func TestConformance(t *testing.T) {
+	await.NotShort(t)
 	seed := uint64(1) // the same each time; a long run draws its own
 	if os.Getenv("UNBLOAT_LONG") != "" {
 		seed = uint64(time.Now().UnixNano())

@@ -17,6 +17,7 @@ import (
 	"unbloat/internal/keep/config"
 	"unbloat/internal/keep/steer"
 	"unbloat/internal/keep/supervise"
+	"unbloat/testkit/await"
 	"unbloat/testkit/fake"
 	"unbloat/unit"
 )
@@ -237,9 +238,7 @@ func TestFollowedAnew(t *testing.T) {
 // whether it holds a line's rates or follows them: a router's flash wears out. It is an
 // hour unless UNBLOAT_LONG=1.
 func TestQuietDayWritesNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: it takes seconds")
-	}
+	await.NotShort(t)
 	hours := 1
 	if os.Getenv("UNBLOAT_LONG") != "" {
 		hours = 24

@@ -14,6 +14,7 @@ import (
 	"unbloat/internal/cure/platform"
 	"unbloat/internal/cure/platform/all"
 	"unbloat/internal/keep/supervise"
+	"unbloat/testkit/await"
 	"unbloat/unit"
 )
 
@@ -33,9 +34,7 @@ func filesOf(r platform.Runner) map[string]string {
 // are read back and kept in place; what a reboot loads stays, and whoever comes next,
 // after a crash too, finds a router that it knows.
 func TestRetuneInPlace(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: it takes seconds")
-	}
+	await.NotShort(t)
 	for _, name := range []string{"freebsd", "openbsd", "opnsense", "pfsense"} {
 		t.Run(name, func(t *testing.T) {
 			dir := inMemory(t)

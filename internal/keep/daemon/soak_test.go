@@ -24,6 +24,7 @@ import (
 	"unbloat/internal/keep/steer"
 	"unbloat/internal/keep/supervise"
 	"unbloat/internal/measure/netio"
+	"unbloat/testkit/await"
 	"unbloat/testkit/fake"
 	"unbloat/unit"
 )
@@ -203,9 +204,7 @@ func (x *town) holds(b *brook) (h holds) {
 // second half the daemon is not killed, so what it gathers counts. It is an hour of one
 // platform unless UNBLOAT_LONG=1. UNBLOAT_SEED gives another seed.
 func TestSoak(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: it takes seconds")
-	}
+	await.NotShort(t)
 	names, hours := []string{"freebsd"}, 1
 	if os.Getenv("UNBLOAT_LONG") != "" {
 		names, hours = slices.Sorted(maps.Keys(standIns())), 24

@@ -10,6 +10,7 @@ import (
 
 	"unbloat/internal/keep/delay"
 	"unbloat/internal/keep/incident"
+	"unbloat/testkit/await"
 	"unbloat/testkit/labtest"
 	"unbloat/unit"
 )
@@ -333,6 +334,7 @@ func manners() []manner {
 // part is blamed: never the provider for what is wrong at home. By what is asked anyway
 // fewer are found in time, for a loss shows late; outages are.
 func TestMonthOfFaults(t *testing.T) {
+	await.NotShort(t)
 	days, seeds := month(), uint64(1)
 	if labtest.Long() {
 		seeds = 10
@@ -397,6 +399,7 @@ func TestMonthOfFaults(t *testing.T) {
 // A month without faults has no incident, and where nothing is asked for the judge's sake it
 // costs no more than what a day without load may cost.
 func TestMonthWithoutFaults(t *testing.T) {
+	await.NotShort(t)
 	seeds := uint64(1)
 	if labtest.Long() {
 		seeds = 10

@@ -20,9 +20,7 @@ import (
 // A real Prometheus loads the alert rules, asks for our metrics and evaluates every
 // rule; a rate that it has scraped can be asked for.
 func TestPrometheus(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: -short leaves out what takes seconds; `make test` has it")
-	}
+	await.NotShort(t)
 	program, err := exec.LookPath("prometheus")
 	if err != nil {
 		t.Skip("SKIPPED: prometheus is not installed (Debian: apt install prometheus)")

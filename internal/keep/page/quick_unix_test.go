@@ -21,9 +21,7 @@ import (
 // loopback; and five viewers of a home with a hundred machines and a thousand flows take
 // at most 1 % of a core, what their own ends of the connections take with it.
 func TestPageIsQuickAlone(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: -short leaves out what takes seconds; `make test` does it")
-	}
+	await.NotShort(t)
 	await.Quiet(t)
 	h := newHome(t)
 	h.mu.Lock()

@@ -605,9 +605,7 @@ func TestStream(t *testing.T) {
 // person at another address sees it. Room is bounded for each address, so whoever
 // shares the attackers' may have to wait until they are gone.
 func TestHostileClients(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: -short leaves out what takes seconds; `make test` does it")
-	}
+	await.NotShort(t)
 	h := newHome(t)
 	beside, p := h.open(t), h.openFrom(t, "127.0.0.2")
 	text, before := h.text(), h.status()

@@ -12,6 +12,7 @@ import (
 
 	"unbloat/internal/keep/follow"
 	"unbloat/internal/keep/steer"
+	"unbloat/testkit/await"
 	"unbloat/unit"
 )
 
@@ -49,9 +50,7 @@ func (d *disk) memory() *steer.Memory {
 // What is learnt is written at most once an hour, and at the end; it comes back after a
 // restart; what is damaged is told, and begins anew.
 func TestLearns(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: it takes long; `make test` runs it")
-	}
+	await.NotShort(t)
 	synctest.Test(t, func(t *testing.T) {
 		var d disk
 		began := time.Now()
@@ -127,9 +126,7 @@ func TestLearnsTheMost(t *testing.T) {
 // On a disk that is full for three hours the line is followed on, that is told once,
 // and all that was learnt is saved when there is room.
 func TestLearnsOnFullDisk(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: it takes long; `make test` runs it")
-	}
+	await.NotShort(t)
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		d := disk{full: func() bool { return time.Since(began) < 3*time.Hour+30*time.Minute }}

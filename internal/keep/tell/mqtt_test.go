@@ -20,6 +20,7 @@ import (
 	"unbloat/internal/keep/config"
 	"unbloat/internal/keep/incident"
 	"unbloat/internal/keep/tell"
+	"unbloat/testkit/await"
 )
 
 // broker runs mosquitto with a user and a password.
@@ -57,6 +58,7 @@ func broker(t *testing.T) (port string) {
 // with its end, and its switch turns the shaping off, and on. When the daemon goes it is
 // offline. Nothing of the password is told.
 func TestMQTT(t *testing.T) {
+	await.NotShort(t)
 	port := broker(t)
 	key := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(key, []byte("s3cret\n"), 0o600); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"unbloat/internal/measure/probe"
 	"unbloat/reason"
+	"unbloat/testkit/await"
 	"unbloat/unit"
 )
 
@@ -191,6 +192,7 @@ func wrong(e Estimate, w wire, rate unit.Rate) string {
 // cases, with the exact byte; of all that are sure none is wrong. By day one seed, and
 // one rate of what is beside the four.
 func TestGrid(t *testing.T) {
+	await.NotShort(t)
 	seeds := uint64(1)
 	if os.Getenv("UNBLOAT_LONG") != "" {
 		seeds = 5

@@ -11,6 +11,7 @@ import (
 	"unbloat/internal/measure/phases"
 	"unbloat/internal/measure/verdict"
 	"unbloat/internal/serve"
+	"unbloat/testkit/await"
 )
 
 // soakRuns returns how often TestLoopback measures: few times, or as often as
@@ -31,6 +32,7 @@ func soakRuns(t *testing.T, few int) int {
 // A loopback has no queue that deserves a grade below A. However busy the
 // machine is: each measurement is right, or it is invalid and says why.
 func TestLoopback(t *testing.T) {
+	await.NotShort(t)
 	server := startWith(t, serve.Limits{AddressBytes: 1 << 60, AddressTime: 1000 * time.Hour}) // high limits: a loopback moves many bytes
 	for _, c := range []struct {
 		name string

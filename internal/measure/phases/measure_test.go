@@ -62,6 +62,7 @@ func dial(t *testing.T, server string) *phases.Client {
 }
 
 func TestRun(t *testing.T) {
+	await.NotShort(t)
 	c := dial(t, start(t))
 	events := map[string]int{}
 	got, err := phases.Run(t.Context(), c, phases.Config{

@@ -15,6 +15,7 @@ import (
 	"unbloat/internal/measure/protocol"
 	"unbloat/internal/measure/verdict"
 	"unbloat/internal/serve"
+	"unbloat/testkit/await"
 )
 
 // loaded runs the four phases and checks that each has load and probes.
@@ -110,6 +111,7 @@ func portOf(t *testing.T, address string) string {
 
 // Our client with our own server, with TCP handshakes as probes.
 func TestIperf3Ours(t *testing.T) {
+	await.NotShort(t)
 	s := serving(t, serve.Options{Iperf3: "127.0.0.1:0"})
 	loaded(t, dialed(t, "iperf3://"+narrow(t, s.Iperf3().String()), protocol.Options{Ping: "tcp://" + s.Addr().String()}))
 }

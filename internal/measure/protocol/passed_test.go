@@ -13,6 +13,7 @@ import (
 // The load of every protocol counts the bytes of its connections on the
 // interface: no fewer than the payload, also after a connection has ended.
 func TestLoadsCountTheirBytes(t *testing.T) {
+	await.NotShort(t)
 	address := freeAddress(t)
 	s, _ := secure(t, serve.Options{Iperf3: address})
 	for _, server := range []string{"cloudflare+https://" + s.Web().String(), "librespeed+http://" + s.Web().String(), "ndt7+ws://" + s.Web().String(), "iperf3://" + address} {

@@ -18,6 +18,7 @@ import (
 	"unbloat/internal/measure/protocol"
 	"unbloat/internal/measure/protocol/all"
 	"unbloat/internal/serve"
+	"unbloat/testkit/await"
 )
 
 // secure runs our servers with a new certificate.
@@ -35,6 +36,7 @@ func secure(t *testing.T, o serve.Options) (*serve.Server, *tls.Certificate) {
 // certificate and without TLS, with latency on separate and on the loaded
 // connections.
 func TestWebOurs(t *testing.T) {
+	await.NotShort(t)
 	s, cert := secure(t, serve.Options{Key: "k"})
 	for _, scheme := range []string{"librespeed+https", "cloudflare+https", "rpm+https", "ndt7+wss", "rpm+http", "ndt7+ws"} {
 		t.Run(scheme, func(t *testing.T) {

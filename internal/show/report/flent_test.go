@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"unbloat/testkit/await"
 )
 
 func TestFlentFile(t *testing.T) {
@@ -50,9 +52,7 @@ func TestFlentPlots(t *testing.T) {
 	if _, err := exec.LookPath("flent"); err != nil {
 		t.Skip("SKIPPED: flent not installed")
 	}
-	if testing.Short() {
-		t.Skip("SKIPPED: flent takes seconds, and -short was asked for")
-	}
+	await.NotShort(t)
 	dir := t.TempDir()
 	a, b := filepath.Join(dir, "a.flent.gz"), filepath.Join(dir, "b.flent.gz")
 	for path, l := range map[string]fakeLine{a: before(), b: after()} {

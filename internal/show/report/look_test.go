@@ -9,12 +9,14 @@ import (
 	"unbloat/internal/cure/plan"
 	"unbloat/internal/measure/path"
 	"unbloat/reason"
+	"unbloat/testkit/await"
 	"unbloat/unit"
 )
 
 // TestSamples writes sample reports in every format: to the directory
 // $REPORT_LOOK, for a look in a browser, or to a temporary one.
 func TestSamples(t *testing.T) {
+	await.NotShort(t)
 	dir := os.Getenv("REPORT_LOOK")
 	if dir == "" {
 		dir = t.TempDir()

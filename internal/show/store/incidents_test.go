@@ -11,6 +11,7 @@ import (
 
 	"unbloat/internal/keep/incident"
 	"unbloat/reason"
+	"unbloat/testkit/await"
 	"unbloat/unit"
 )
 
@@ -66,6 +67,7 @@ func TestIncidents(t *testing.T) {
 // TestIncidentsStaySmall: ninety days with far more incidents than a bad line has stay
 // within 20 MB: the oldest lose their samples, not their record.
 func TestIncidentsStaySmall(t *testing.T) {
+	await.NotShort(t)
 	ctx := context.Background()
 	file := filepath.Join(t.TempDir(), "incidents.db")
 	s, err := Open(ctx, file)

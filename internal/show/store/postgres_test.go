@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"unbloat/testkit/await"
 	"unbloat/testkit/pgtest"
 )
 
@@ -24,6 +25,7 @@ import (
 // byte for byte those of SQLite; import and export between the two lose
 // nothing, including who may delete a result.
 func TestPostgresAsSQLite(t *testing.T) {
+	await.NotShort(t)
 	server := pgtest.Start(t, "fsync=off")
 	dir, n := "/dev/shm", 0 // a memory file system, so that syncs are fast
 	if _, err := os.Stat(dir); err != nil {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"unbloat/testkit/await"
 )
 
 // These tests use the file from other processes: this test binary, with its
@@ -96,6 +98,7 @@ func wantKept(t *testing.T, path string, ids []string) {
 // TestKilled: kill -9 while saving leaves an intact file, with every result
 // whose id was printed.
 func TestKilled(t *testing.T) {
+	await.NotShort(t)
 	path := filepath.Join(t.TempDir(), "results.db")
 	var ids []string
 	rounds := 0

@@ -47,9 +47,7 @@ func fill(t *testing.T, s *Store) {
 // either database. Both query plans use an index in its order: nothing is
 // sorted, and no table is scanned.
 func TestHundredPagesOfAMillionAlone(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: it makes two databases with a million results")
-	}
+	await.NotShort(t)
 	await.Quiet(t)
 	const pages, most = 100, 100 * time.Millisecond
 	check := func(t *testing.T, place, explain string, bad ...string) {

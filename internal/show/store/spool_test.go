@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"unbloat/testkit/await"
 )
 
 // identified returns the i-th record with its id.
@@ -169,6 +171,7 @@ func TestSpoolerHelper(t *testing.T) {
 // kill -9 at any time leaves every result that was put, intact, and nothing
 // else.
 func TestSpoolKilled(t *testing.T) {
+	await.NotShort(t)
 	dir := t.TempDir()
 	var ids []string
 	for round := range 8 {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"unbloat/internal/cure/platform/linux"
+	"unbloat/testkit/await"
 	"unbloat/testkit/conform"
 	"unbloat/testkit/linuxfake"
 )
@@ -12,9 +13,7 @@ import (
 // interfaces. The fake kernel accepts each one, it is read back equal, and
 // revert leaves nothing.
 func TestMatrix(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: it takes long; `make test` runs it")
-	}
+	await.NotShort(t)
 	cases, err := conform.Matrix(linux.Name)
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"unbloat/internal/cure/platform"
 	"unbloat/internal/cure/platform/opnsense"
 	"unbloat/internal/cure/remote"
+	"unbloat/testkit/await"
 	"unbloat/testkit/conform"
 	"unbloat/testkit/opnsensefake"
 )
@@ -52,9 +53,7 @@ func pasted(t *testing.T, p plan.Plan) *opnsensefake.Router {
 // (UNBLOAT_LONG=1: a third more, each on another interface): the items are the
 // same, they run, and after revert the router is as before.
 func TestMatrixOnStandIn(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: it takes long; `make test` runs it")
-	}
+	await.NotShort(t)
 	cases, err := conform.Matrix(opnsense.Name)
 	if err != nil {
 		t.Fatal(err)

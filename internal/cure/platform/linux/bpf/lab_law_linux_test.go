@@ -14,6 +14,7 @@ import (
 
 	"unbloat/internal/cure/classify"
 	"unbloat/internal/cure/platform/linux/bpf"
+	"unbloat/testkit/await"
 	"unbloat/testkit/labtest"
 	"unbloat/unit"
 )
@@ -172,9 +173,7 @@ func frame(p classify.Packet) []byte {
 // for the same reason: with meters, crowds, swarms, marks, acknowledgements that
 // are left out, tables that are full, and machines by address or by number.
 func TestProgramDecidesAsTableInLab(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: it walks 120,000 packets on the lab's kernel; without -short it runs")
-	}
+	await.NotShort(t)
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
 	}
