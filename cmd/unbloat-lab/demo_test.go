@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"unbloat/internal/show/cli"
+	"unbloat/testkit/await"
 )
 
 // Without a kernel to run, the demo simulates, says so wherever it shows
@@ -54,6 +55,7 @@ func TestDemoWithoutKernel(t *testing.T) {
 // If the kernel stops at once, such as one that needs a newer processor, the
 // demo simulates and says why.
 func TestDemoWithoutRunningKernel(t *testing.T) {
+	await.NotShort(t)
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "linux.uml"), []byte("#!/bin/sh\n[ \"$1\" = --version ] && { echo 6.1.0; exit; }\nkill -ABRT $$\n"), 0o755); err != nil {
 		t.Fatal(err)

@@ -106,7 +106,6 @@ func TestDaemonPrint(t *testing.T) {
 // memory: it applies its configuration, commands go through it, and what is there
 // when it is killed is there when it comes back.
 func TestDaemon(t *testing.T) {
-	await.NotShort(t)
 	for _, p := range stages() {
 		if p.platform == "openbsd-altq" || p.platform == "pfsense" {
 			continue // as openbsd and freebsd; each takes seconds of programs

@@ -14,6 +14,7 @@ import (
 	"unicode"
 
 	"unbloat/internal/cure/platform"
+	"unbloat/testkit/await"
 )
 
 // owned is what a hostile router or machine has a terminal obey.
@@ -48,6 +49,7 @@ var obeyed = regexp.MustCompile("[^\\P{C}\n\t]")
 // Whatever a router and its tools say, no command prints what a terminal obeys, also
 // with --json, which stays JSON.
 func TestNothingIsObeyed(t *testing.T) {
+	await.NotShort(t)
 	s, f := newLinux(t)
 	h := &hostile{Runner: f}
 	s.router = h

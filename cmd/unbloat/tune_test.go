@@ -15,6 +15,7 @@ import (
 	"unbloat/internal/cure/platform/testdata/toy"
 	"unbloat/internal/cure/remote"
 	"unbloat/internal/cure/tune"
+	"unbloat/testkit/await"
 	"unbloat/testkit/conform"
 	"unbloat/testkit/fake"
 	"unbloat/testkit/opnsensefake"
@@ -56,6 +57,7 @@ func newOPNsense(t *testing.T) opnsenseRouter {
 // own rates, not at those of the first; one without improvement changes
 // nothing; and revert undoes what was kept, to the byte.
 func TestTuneOnEveryPlatform(t *testing.T) {
+	await.NotShort(t)
 	for _, c := range []struct {
 		platform, wan, lan string
 		r                  tunable

@@ -49,6 +49,7 @@ func programOnTerminal(t *testing.T, exe string, env []string, args ...string) (
 // However a test on a terminal ends, the terminal is as before. After a normal
 // end the result is below, where it can be scrolled to.
 func TestViewGivesTheTerminalBack(t *testing.T) {
+	await.NotShort(t)
 	server := serveHere(t)
 	for _, end := range []string{"key", "SIGINT", "SIGTERM", "SIGHUP", "done"} {
 		t.Run(end, func(t *testing.T) {

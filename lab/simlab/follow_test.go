@@ -323,6 +323,7 @@ func TestFollowSteps(t *testing.T) {
 
 // With load in one direction the other one's rate is not cut.
 func TestFollowOneDirection(t *testing.T) {
+	await.NotShort(t)
 	for _, coarse := range []bool{false, true} {
 		for d, name := range []string{follow.Down: "download", follow.Up: "upload"} {
 			x := steps()

@@ -6,6 +6,7 @@ import (
 
 	"unbloat/lab"
 	"unbloat/lab/scenario"
+	"unbloat/testkit/await"
 )
 
 // A flow of 1.44 Mbit/s beside 16 uploads of its own machine loses most of its
@@ -54,6 +55,7 @@ func TestAbuserOfSteadyFlows(t *testing.T) {
 // Pictures that a home sends at once leave whole beside forty peers' uploads. With
 // CAKE's usual interval each of a call on the peers' machine loses a packet.
 func TestPicturesLeaveWhole(t *testing.T) {
+	await.NotShort(t)
 	lost := func(interval time.Duration) (most float64) {
 		s := seed(t, "call-webrtc-peers")
 		for i := range s.Cases {

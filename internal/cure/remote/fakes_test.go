@@ -27,6 +27,7 @@ import (
 	"unbloat/internal/cure/platform/openwrt"
 	"unbloat/internal/cure/platform/pfsense"
 	"unbloat/internal/cure/remote"
+	"unbloat/testkit/await"
 	"unbloat/testkit/fake"
 	"unbloat/testkit/pfctl"
 	"unbloat/testkit/pfsensefake"
@@ -241,6 +242,7 @@ func staged(t *testing.T, p fakeRouter) (*server, string) {
 // kept, and reverted to the byte. If it is not confirmed while the router
 // cannot be reached, the router's own watchdog restores it to the byte.
 func TestEveryPlatformOverSSH(t *testing.T) {
+	await.NotShort(t)
 	t.Parallel()
 	for _, p := range platforms() {
 		t.Run(p.name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"unbloat/internal/cure/apply"
 	"unbloat/internal/cure/platform"
+	"unbloat/testkit/await"
 )
 
 // smallest returns the programs that a router must have for us, in addition to
@@ -52,6 +53,7 @@ func smallRouter(t *testing.T, shell string) *server {
 // setsid, nohup and bash) a change is kept, undone at its deadline, and undone
 // when its holder is gone.
 func TestSmallRouters(t *testing.T) {
+	await.NotShort(t)
 	t.Parallel()
 	for _, shell := range []string{"busybox", "dash"} {
 		t.Run(shell, func(t *testing.T) {

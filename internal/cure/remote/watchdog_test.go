@@ -318,6 +318,7 @@ func changes(argv []string) bool {
 // received the command to keep the change. When it can be reached again, it
 // answers which of the two happened.
 func TestCutAtEveryStep(t *testing.T) {
+	await.NotShort(t)
 	t.Parallel()
 	s := startServer(t)
 	whole := cutRig(t, s, 0, false)

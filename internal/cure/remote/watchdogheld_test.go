@@ -49,6 +49,7 @@ var watchdogShells = []string{"dash", "bash", "mksh"}
 // because the router lacks memory or processes, it waits, and does not undo a
 // change that is still renewed.
 func TestWatchdogHoldsOn(t *testing.T) {
+	await.NotShort(t)
 	t.Parallel()
 	for _, sh := range watchdogShells {
 		t.Run(sh, func(t *testing.T) {

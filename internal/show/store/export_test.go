@@ -9,9 +9,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"unbloat/testkit/await"
 )
 
 func TestImportRefuses(t *testing.T) {
+	await.NotShort(t)
 	r, err := aRecord(t).normal()
 	if err != nil {
 		t.Fatal(err)

@@ -19,6 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/ncruces/go-sqlite3"
 	"pgregory.net/rapid"
+
+	"unbloat/testkit/await"
 )
 
 const aTest = `{"schema":"unbloat.test/1","time":"2026-03-01T10:00:00Z","label":"before <&> ` + "\u2028" + `","server":"192.0.2.1:7676","valid":true,"grade":"F",
@@ -310,6 +312,7 @@ func TestNotOurs(t *testing.T) {
 // result or says that the file is damaged, but never anything else. Other
 // results can still be read if SQLite can read them.
 func TestDamaged(t *testing.T) {
+	await.NotShort(t)
 	path := filepath.Join(t.TempDir(), "results.db")
 	kept := map[string]Record{}
 	for i := range 20 {
