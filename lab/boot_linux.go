@@ -160,10 +160,7 @@ func kernelArgs(k Kernel, shell bool) []string {
 		"uml_dir=.", "umid=lab", "init=" + shared + "/" + filepath.Base(GuestLab), "con=null", "ssl=null",
 	}
 	if k.Engine == Virtual {
-		// ptrace rather than seccomp: half as fast again, but every process of the
-		// guest would install a filter on the host, and a Linux 6.18 host was seen to
-		// deadlock in its BPF compiler when a thousand of them ended at once.
-		args = append(args, "seccomp=off", "stderr=1")
+		args = append(args, "seccomp=auto", "stderr=1")
 		if !shell {
 			args = append(args, "time-travel=inf-cpu", fmt.Sprintf("time-travel-start=%d", virtualStart.UnixNano()))
 		}

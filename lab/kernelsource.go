@@ -21,16 +21,21 @@ const hostRandom = "UNBLOAT_LAB_HOST_RANDOM"
 // from its own clock; in real time it would wait for ever, so a shell has the host's.
 //
 // The others are for speed: whatever stops a process of the guest (a system call, a
-// page fault) is half a dozen system calls of the host.
+// page fault) is several system calls of the host.
 //
+//   - Processes are stopped by seccomp, which takes fewer of these than ptrace. As Linux
+//     has it each process installs a filter of its own, and a Linux 6.18 host was seen to
+//     deadlock in its BPF compiler when a thousand of them ended at once. Here the kernel
+//     installs one before it starts the first process, and all inherit it. By the address
+//     of a call it tells those of the kernel and of the stub's program, which is linked to
+//     the same place, from the guest's; so the kernel is linked statically, and does not
+//     use the host's vDSO. Where there is no seccomp, ptrace stops them.
 //   - The clock is read without a system call. Time stands still while a process runs,
 //     but for 256 ns a reading. The vDSO adds these itself, 64 times, in the page that
 //     each address space shares with the kernel, which advances its clock by as much
 //     at the next stop.
-//   - A process gets its floating point registers back only if they are not those that
-//     were read when it stopped. A signal's handler may change them, a system call can't.
-//   - A write to an anonymous page makes those around it too, as reading a file does:
-//     a fault costs three stops. PR_SET_THP_DISABLE turns it off, for who counts pages.
+//   - A write to an anonymous page makes those around it too, as reading a file does.
+//     PR_SET_THP_DISABLE turns it off, for who counts pages.
 //     Of a file, half a megabyte around is mapped, not 64 kB.
 var kernelChanges = []sourceChange{
 	{
@@ -104,37 +109,59 @@ void clock_return(struct stub_data *stub)
 }
 
 static struct clocksource timer_clocksource = {`},
-	{"arch/um/os-Linux/skas/process.c", "			if (put_fp_registers(pid, regs->fp)) {", `			clock_lend((void *)mm_id->stack);
-			if (put_fp_if_changed(pid, regs->fp)) {`},
-	{"arch/um/os-Linux/skas/process.c", "		UPT_SYSCALL_NR(regs) = -1;", `		if (!using_seccomp)
-			clock_return((void *)mm_id->stack);
-		UPT_SYSCALL_NR(regs) = -1;`},
+	{"arch/um/os-Linux/skas/process.c", "		current_mm_sync();\n", "		current_mm_sync();\n		clock_lend((void *)mm_id->stack);\n"},
+	{"arch/um/os-Linux/skas/process.c", "		UPT_SYSCALL_NR(regs) = -1;", "		clock_return((void *)mm_id->stack);\n		UPT_SYSCALL_NR(regs) = -1;"},
 
-	{"arch/um/os-Linux/skas/process.c", "			if (get_fp_registers(pid, regs->fp)) {", "			if (get_fp(pid, status, regs->fp)) {"},
-	{"arch/um/os-Linux/skas/process.c", "static int unscheduled_userspace_iterations;", `static int fp_pid; /* whose registers are still fp_read */
-static char fp_read[1 << 14];
+	{"arch/um/os-Linux/skas/process.c", "#include <stdlib.h>\n", `#include <stdlib.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+`},
+	{"arch/um/os-Linux/skas/process.c", "static int stub_exe_fd;\n", `static int stub_exe_fd;
 
-static int get_fp(int pid, int status, unsigned long *fp)
+#define OWN_PROGRAMS 0x60000000 /* the kernel's and the stub's: 16 MB */
+
+/* trap_guest has the system calls of this process's children trapped, but for those of
+ * the stub, by its page's address or its program's. */
+static void trap_guest(void)
 {
-	int err = get_fp_registers(pid, fp);
-	int syscall = WIFSTOPPED(status) && WSTOPSIG(status) == (SIGTRAP | 0x80);
+#define ADDRESS(upper) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, instruction_pointer) + 4 * (upper))
+	struct sock_filter filter[] = {
+		ADDRESS(0),
+		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xff000000),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, OWN_PROGRAMS, 0, 2),
+		ADDRESS(1),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 5, 0), /* allow */
+		ADDRESS(0),
+		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xfffff000),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, STUB_START & 0xfffff000, 0, 3), /* or trap */
+		ADDRESS(1),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, STUB_START >> 32, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+	};
+	struct sock_fprog prog = { ARRAY_SIZE(filter), filter };
+	static int trapped;
 
-	fp_pid = 0;
-	if (!err && syscall && host_fp_size <= sizeof(fp_read)) {
-		memcpy(fp_read, fp, host_fp_size);
-		fp_pid = pid;
-	}
-	return err;
+	if (trapped)
+		return;
+	trapped = 1;
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog))
+		panic("install the seccomp filter: %d", errno);
 }
-
-static int put_fp_if_changed(int pid, unsigned long *fp)
-{
-	if (pid == fp_pid && memcmp(fp_read, fp, host_fp_size) == 0)
-		return 0;
-	return put_fp_registers(pid, fp);
-}
-
-static int unscheduled_userspace_iterations;`},
+`},
+	{"arch/um/os-Linux/skas/process.c", "	if (using_seccomp)\n		proc_data->futex", "	if (using_seccomp)\n		trap_guest();\n	if (using_seccomp)\n		proc_data->futex"},
+	{"arch/um/kernel/skas/stub_exe.c", `		if (stub_syscall3(__NR_seccomp, SECCOMP_SET_MODE_FILTER,
+				  SECCOMP_FILTER_FLAG_TSYNC,
+				  (unsigned long)&prog) != 0)`, `		(void)prog; /* the kernel has installed one */
+		if (stub_syscall2(__NR_kill, stub_syscall0(__NR_getpid), SIGSYS) != 0)`},
+	{"arch/um/kernel/skas/Makefile", "STUB_EXE_LDFLAGS = -Wl,-n -static", "STUB_EXE_LDFLAGS = -Wl,-n -static -Wl,-Ttext-segment=0x60000000"},
+	{"arch/um/os-Linux/time.c", "#include <time.h>\n", `#include <time.h>
+#include <unistd.h>
+#include <sys/syscall.h>
+#define clock_gettime(clock, now) syscall(__NR_clock_gettime, clock, now)
+`},
 
 	{"arch/um/kernel/trap.c", "	} while (!pte_present(*pte));\n	err = 0;\n", `	} while (!pte_present(*pte));
 	err = 0;
