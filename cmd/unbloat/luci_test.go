@@ -304,8 +304,8 @@ func TestLuCI(t *testing.T) {
 	server := httptest.NewServer(router)
 	t.Cleanup(server.Close)
 	type found struct {
-		Errors, Spills, Faint, Unnamed, Before, Kept, Notes, Entered                                          []string
-		Listen, Title, Refused, Trial, Tried, Undone, Settings, Denied, Still, Stopped, Measured, Ended, Hour string
+		Errors, Spills, Faint, Unnamed, Before, Kept, Entered                                                        []string
+		Listen, Title, Refused, Trial, Tried, Undone, Settings, Denied, Still, Stopped, Measured, Ended, Hour, First string
 	}
 	visit := func(options map[string]any) (f found) {
 		t.Helper()
@@ -317,8 +317,8 @@ func TestLuCI(t *testing.T) {
 		if err := json.Unmarshal(browse(t, "luci", server.URL+"/", string(o)), &f); err != nil {
 			t.Fatal(err)
 		}
-		if len(f.Errors)+len(f.Spills)+len(f.Faint)+len(f.Unnamed)+len(f.Notes) > 0 {
-			t.Errorf("the page complains: %q\nis wider than the window: %q\nhas faint text: %q\nhas controls without a name: %q\nsays %q", f.Errors, f.Spills, f.Faint, f.Unnamed, f.Notes)
+		if len(f.Errors)+len(f.Spills)+len(f.Faint)+len(f.Unnamed) > 0 {
+			t.Errorf("the page complains: %q\nis wider than the window: %q\nhas faint text: %q\nhas controls without a name: %q", f.Errors, f.Spills, f.Faint, f.Unnamed)
 		}
 		if !strings.HasPrefix(f.Listen, "127.0.0.1:") {
 			t.Errorf("the page's address is %q, and it has no name in the file", f.Listen)
@@ -339,6 +339,9 @@ func TestLuCI(t *testing.T) {
 	}
 	if !strings.Contains(f.Hour, "It is off: the line is not shaped. It is on again by itself at ") {
 		t.Errorf("off for an hour: %q", f.Hour)
+	}
+	if !strings.Contains(f.First, "let 192.168.1.20 go first: "+p.wan+" has no classes now") {
+		t.Errorf("a machine first, without classes: %q", f.First)
 	}
 	if !strings.Contains(f.Denied, "Access denied") || f.Still != "The line is shaped." {
 		t.Errorf("a viewer is told %q, and the line is %q", f.Denied, f.Still)

@@ -117,7 +117,7 @@ try {
     await page.waitForFunction((want) => document.querySelector("p[role=status]").textContent === want, say("The line is shaped.", "Die Leitung wird begrenzt."));
     await page.getByLabel(say("This machine first, for an hour", "Dieses Gerät zuerst, für eine Stunde"), { exact: true }).fill("192.168.1.20");
     await press("First for an hour", "Eine Stunde zuerst");
-    found.notes = await page.locator("#notes .alert-message").allInnerTexts();
+    found.first = await page.locator("#notes .alert-message").innerText();
 
     // Who may only look changes nothing, and is told so.
     await page.goto(`${url}?session=viewer`);
