@@ -89,7 +89,7 @@ setup-bench: # without ns-3 the comparison with it says SKIPPED
 	@scripts/debian-kernels 6.1 || echo "setup: Debian's kernel is missing; what a packet costs a router will be SKIPPED"
 
 .PHONY: check short
-check: ## for every edit: format, vet, staticcheck, and beside them the tests that need no kernel and no other program
+check: ## for every edit: format, vet, staticcheck, and beside them the tests that take no seconds, no kernel and no other program
 	@$(MAKE) --no-print-directory -j2 lint short
 short:
 	$(GO) test -short -vet=off -p 4 $(FIRST) ./...
