@@ -139,7 +139,7 @@ chromium-call: ## a call between two browsers beside the lab's, on a quiet machi
 page: ## the router's page in a real browser: every flow, on phone and desktop, dark and light
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m ./web/ui
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -run '^Test(PageOfDaemon.*|LuCI)$$' ./cmd/unbloat
-	UNBLOAT_LONG=1 $(GO) test -count=1 -run '^TestBrowserHidden$$' ./internal/serve
+	UNBLOAT_LONG=1 $(GO) test -count=1 -run '^TestBrowser(Hidden|HTTP2Alone)$$' ./internal/serve
 
 .PHONY: release
 release: setup-test-long ## packages of whole programs for several systems, made twice and compared; the server's image, unpacked and run; a Debian of its own for the package to live in

@@ -282,6 +282,9 @@ func busy(t *testing.T, got verdict.Test) {
 // result says so. Probes are separate datagrams, so losses on the line are
 // losses of probes, without retransmissions.
 func TestBrowserHTTP2Alone(t *testing.T) {
+	if !labtest.Long() {
+		t.Skip("SKIPPED: TestBrowserAlone measures two other lines; UNBLOAT_LONG=1 runs it")
+	}
 	labtest.NeedSeccomp(t)
 	await.Quiet(t)
 	line := shape{rtt: 20 * time.Millisecond, down: 20 * unit.MbitPerSecond, up: 8 * unit.MbitPerSecond, windowDown: 200 * 1024, windowUp: 100 * 1024, loseEvery: 40, late: &lateness{}}

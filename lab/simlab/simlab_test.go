@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"unbloat/internal/cure/plan"
 	"unbloat/internal/cure/platform/all"
@@ -65,6 +66,7 @@ func TestEveryScenario(t *testing.T) {
 			}
 			continue
 		}
+		s.Test.Seconds = min(s.Test.Seconds, 2*time.Minute)
 		r, err := Run(t.Context(), s, Options{Seed: 1})
 		if slices.ContainsFunc(s.Loads, func(l scenario.Load) bool { return l.Through != "" }) {
 			if err == nil {

@@ -122,8 +122,7 @@ func (p *programs) altered(ctx context.Context, r platform.Runner, key string, f
 		text, err := platform.Output(ctx, r, "cat", tc.ObjectOf(key))
 		return err != nil || !p.Load.IsFile(text)
 	}
-	said, _, err := r.Run(ctx, []string{self(r), "classifier", "altered"}, []byte(asInput(*p.Load)))
-	return err == nil && strings.TrimSpace(string(said)) == "true"
+	return ask(ctx, r, func() (bool, error) { return bpf.Altered(*p.Load, tc.Pins), nil }, []byte(asInput(*p.Load)), "altered")
 }
 
 // attachedPrograms are the keys of the programs that queues use.

@@ -19,17 +19,7 @@ import (
 	"unbloat/unit"
 )
 
-// programTables reads what the BPF programs of a plan remember; what they are not
-// loaded with, or where this program cannot run, is empty.
-func programTables(ctx context.Context, r platform.Runner, key string) bpf.Tables {
-	var t bpf.Tables
-	if out, err := platform.Output(ctx, r, self(r), "classifier", "show", path.Join(tc.Pins, key)); err == nil {
-		_ = json.Unmarshal(out, &t) // what cannot be read is empty
-	}
-	return t
-}
-
-// self is this program as commands that only read call it.
+// self is this program as commands that change nothing call it.
 func self(r platform.Runner) string {
 	if l, local := r.(platform.Local); local {
 		return cmp.Or(l.Self, "/proc/self/exe")
@@ -37,14 +27,28 @@ func self(r platform.Runner) string {
 	return tc.Self
 }
 
-// readPrograms lists a device's bpf filters, as unbloat itself reads them; none where
-// it can't.
-func readPrograms(ctx context.Context, r platform.Runner, dev string) []tc.Attached {
-	var list []tc.Attached
-	if out, err := platform.Output(ctx, r, self(r), "classifier", "attached", dev); err == nil {
-		_ = json.Unmarshal(out, &list) // what cannot be read is a filter that is not ours
+// ask reads what BPF programs are and remember: this machine's here, another router's by the
+// unbloat on it, if there is one. What can't be read is empty.
+func ask[T any](ctx context.Context, r platform.Runner, here func() (T, error), stdin []byte, args ...string) (v T) {
+	if _, local := r.(platform.Local); local {
+		v, _ = here()
+	} else if out, _, err := r.Run(ctx, append([]string{tc.Self, "classifier"}, args...), stdin); err == nil {
+		_ = json.Unmarshal(out, &v)
 	}
-	return list
+	return v
+}
+
+// programTables reads what the BPF programs of a plan remember; what they are not
+// loaded with is empty.
+func programTables(ctx context.Context, r platform.Runner, key string) bpf.Tables {
+	dir := path.Join(tc.Pins, key)
+	return ask(ctx, r, func() (bpf.Tables, error) { return bpf.Show(dir) }, nil, "show", dir)
+}
+
+// readPrograms lists a device's bpf filters, as unbloat itself reads them. Where it can't,
+// none is ours.
+func readPrograms(ctx context.Context, r platform.Runner, dev string) []tc.Attached {
+	return ask(ctx, r, func() ([]tc.Attached, error) { return bpf.Attached(dev) }, nil, "attached", dev)
 }
 
 // pinnedKeys are the keys of all pinned programs.

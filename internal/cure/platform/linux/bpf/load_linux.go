@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -204,7 +205,8 @@ func Known(what, tag string) bool {
 	})
 }
 
-// Able tests whether the kernel takes the programs, of any policy. It leaves nothing behind.
+// Able tests whether the kernel takes the largest of the programs, of any policy: a slow router
+// takes seconds for all of them, and Check tries them. It leaves nothing behind.
 func Able() error {
 	if err := liftLimit(); err != nil {
 		return told(err)
@@ -213,6 +215,7 @@ func Able() error {
 	if err != nil {
 		return told(err)
 	}
+	maps.DeleteFunc(spec.Programs, func(name string, _ *ebpf.ProgramSpec) bool { return name != ProgramUp })
 	c, err := ebpf.NewCollection(spec)
 	if err == nil {
 		err = tryFilter(c.Programs[ProgramUp])
