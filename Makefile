@@ -3,9 +3,10 @@ SHELL   := /bin/bash
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 # The same flags for builds, checks and tests: with other flags Go compiles every
-# package again.
+# package again. Without debugging information compilers and linkers take a tenth less of a
+# processor.
 export CGO_ENABLED := 0
-export GOFLAGS     := -trimpath $(filter-out -trimpath,$(GOFLAGS))
+export GOFLAGS     := -trimpath -gcflags=all=-dwarf=false $(filter-out -trimpath -gcflags=all=-dwarf=false,$(GOFLAGS))
 # Compilers, vet and staticcheck take a sixth to a third less of a processor when they
 # collect garbage less often.
 export GOGC := 400

@@ -161,11 +161,11 @@ func (f *daemonFlags) checkAll(c *cobra.Command) error {
 	if err != nil {
 		return cli.UsageError("daemon: %w", err)
 	}
-	here := platform.Detect(c.Context(), platform.Local{}, driversOf(c.Context()))
+	here := platform.Detect(c.Context(), machine, driversOf(c.Context()))
 	for _, w := range conf.WANs {
 		fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", f.config, w.Says())
 		var missing *platform.PreconditionError
-		if w.Router == "" && here.CheckWAN != nil && errors.As(here.CheckWAN(c.Context(), platform.Local{}, w.Interface), &missing) {
+		if w.Router == "" && here.CheckWAN != nil && errors.As(here.CheckWAN(c.Context(), machine, w.Interface), &missing) {
 			cli.Say(c.ErrOrStderr(), "Note: %v.", w.At(f.config, "interface", fmt.Errorf("there is no %s now; the daemon waits for it", w.Interface)))
 		}
 	}
@@ -282,7 +282,7 @@ func (f *daemonFlags) checkWAN(ctx context.Context, w kept.WAN) (key string, err
 	case w.Router != "":
 		d = byScheme(driversOf(ctx), w.Router) // over SSH the router is asked when it is reached
 	default:
-		d = platform.Detect(ctx, platform.Local{}, driversOf(ctx))
+		d = platform.Detect(ctx, machine, driversOf(ctx))
 	}
 	classes, err := classesOf(w)
 	if err != nil {
@@ -342,7 +342,7 @@ func (f *daemonFlags) open(ctx context.Context, w kept.WAN) (*daemon.Router, err
 	}
 	engine := *r.engine
 	engine.Backend = b
-	return &daemon.Router{Driver: r.driver, Here: platform.Local{}, Engine: r.engine, Taking: &engine, Persister: r.persister, OwnTC: r.owned, Close: r.Close,
+	return &daemon.Router{Driver: r.driver, Here: machine, Engine: r.engine, Taking: &engine, Persister: r.persister, OwnTC: r.owned, Close: r.Close,
 		Why:  func(ctx context.Context, p plan.Plan, w daemon.WhyParams) (any, error) { return whyThere(ctx, r, p, w) },
 		Plan: func(ctx context.Context, w kept.WAN) (plan.Plan, error) { return planOf(ctx, r, w) }}, nil
 }

@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 		case name != filepath.Base(self):
 			os.Exit(act(os.Getenv(onStage), name))
 		}
+		machine.Self = self // it asks as a program too, not in its own process
 	}
 	if os.Getenv(asProgram) != "" {
 		if os.Getenv(withToy) != "" {

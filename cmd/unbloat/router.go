@@ -72,9 +72,12 @@ type router struct {
 	Close  func()
 }
 
+// machine is the one that this program runs on; tests have programs of their own there.
+var machine platform.Local
+
 // open connects to the router of the flags.
 func (f *routerFlags) open(ctx context.Context) (*router, error) {
-	r := &router{runner: platform.Local{}, Close: func() {}}
+	r := &router{runner: machine, Close: func() {}}
 	f.asDaemon(ctx)
 	if d := byScheme(driversOf(ctx), f.router); d != nil {
 		return f.openREST(ctx, d)

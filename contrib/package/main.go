@@ -241,7 +241,7 @@ func (r *release) build(ctx context.Context, t target, name, host string) (strin
 		return out, nil
 	}
 	env := []string{"CGO_ENABLED=0", "GOOS=" + t.os, "GOARCH=" + t.arch, "GOMIPS=softfloat", "GOARM=7"}
-	err := r.command(ctx, env, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+r.version+" -X main.commit="+r.commit, "-o", out, "./cmd/"+name)
+	err := r.command(ctx, env, "go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+r.version+" -X main.commit="+r.commit, "-o", out, "./cmd/"+name)
 	return out, err
 }
 

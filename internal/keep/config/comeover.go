@@ -129,14 +129,13 @@ func takeSQM(name string, text []byte) (all []taken, left []string, err error) {
 		}
 		var t taken
 		t.put("interface", s.Get("interface"))
-		for key, to := range map[string]string{"download": "shape_down", "upload": "shape_up"} {
-			if v := s.Get(key); v != "" {
-				if err := t.kbit(to, v); err != nil {
-					return nil, nil, &Error{File: name, Key: key, Err: err}
+		for _, way := range [][2]string{{"download", "shape_down"}, {"upload", "shape_up"}} {
+			if v := s.Get(way[0]); v != "" {
+				if err := t.kbit(way[1], v); err != nil {
+					return nil, nil, &Error{File: name, Key: way[0], Err: err}
 				}
 			}
 		}
-		slices.SortStableFunc(t[1:], func(a, b Setting) int { return strings.Compare(a.Key, b.Key) })
 		used := []string{"interface", "download", "upload", "qdisc", "script", "linklayer", "overhead"}
 		switch q := s.Get("qdisc"); q {
 		case "", string(plan.CAKE):

@@ -122,7 +122,9 @@ func (p *programs) altered(ctx context.Context, r platform.Runner, key string, f
 		text, err := platform.Output(ctx, r, "cat", tc.ObjectOf(key))
 		return err != nil || !p.Load.IsFile(text)
 	}
-	return ask(ctx, r, func() (bool, error) { return bpf.Altered(*p.Load, tc.Pins), nil }, []byte(asInput(*p.Load)), "altered")
+	var is bool
+	ask(ctx, r, &is, func() { is = bpf.Altered(*p.Load, tc.Pins) }, []byte(asInput(*p.Load)), "altered")
+	return is
 }
 
 // attachedPrograms are the keys of the programs that queues use.

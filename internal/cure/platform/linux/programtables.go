@@ -27,28 +27,29 @@ func self(r platform.Runner) string {
 	return tc.Self
 }
 
-// ask reads what BPF programs are and remember: this machine's here, another router's by the
-// unbloat on it, if there is one. What can't be read is empty.
-func ask[T any](ctx context.Context, r platform.Runner, here func() (T, error), stdin []byte, args ...string) (v T) {
-	if _, local := r.(platform.Local); local {
-		v, _ = here()
-	} else if out, _, err := r.Run(ctx, append([]string{tc.Self, "classifier"}, args...), stdin); err == nil {
-		_ = json.Unmarshal(out, &v)
+// ask reads into v what BPF programs are and remember: this machine's in this process, another
+// router's by the unbloat on it, if there is one. What can't be read is empty.
+func ask(ctx context.Context, r platform.Runner, v any, here func(), stdin []byte, args ...string) {
+	if l, local := r.(platform.Local); local && l.Self == "" {
+		here()
+	} else if out, _, err := r.Run(ctx, append([]string{self(r), "classifier"}, args...), stdin); err == nil {
+		_ = json.Unmarshal(out, v)
 	}
-	return v
 }
 
 // programTables reads what the BPF programs of a plan remember; what they are not
 // loaded with is empty.
-func programTables(ctx context.Context, r platform.Runner, key string) bpf.Tables {
+func programTables(ctx context.Context, r platform.Runner, key string) (t bpf.Tables) {
 	dir := path.Join(tc.Pins, key)
-	return ask(ctx, r, func() (bpf.Tables, error) { return bpf.Show(dir) }, nil, "show", dir)
+	ask(ctx, r, &t, func() { t, _ = bpf.Show(dir) }, nil, "show", dir)
+	return t
 }
 
 // readPrograms lists a device's bpf filters, as unbloat itself reads them. Where it can't,
 // none is ours.
-func readPrograms(ctx context.Context, r platform.Runner, dev string) []tc.Attached {
-	return ask(ctx, r, func() ([]tc.Attached, error) { return bpf.Attached(dev) }, nil, "attached", dev)
+func readPrograms(ctx context.Context, r platform.Runner, dev string) (list []tc.Attached) {
+	ask(ctx, r, &list, func() { list, _ = bpf.Attached(dev) }, nil, "attached", dev)
+	return list
 }
 
 // pinnedKeys are the keys of all pinned programs.
