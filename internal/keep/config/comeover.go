@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -96,11 +97,11 @@ func (t *taken) put(key, value string) {
 	}
 }
 
-// kbit puts a rate in kbit/s; 0 is none.
-func (t *taken) kbit(key, value string) error {
-	n, err := strconv.ParseInt(value, 10, 64)
+// kbit puts a rate that a file has in kbit/s; "" and 0 are none.
+func (t *taken) kbit(key, value, file, of string) error {
+	n, err := strconv.ParseInt(cmp.Or(value, "0"), 10, 64)
 	if err != nil || n < 0 || n > 1e9 {
-		return fmt.Errorf("%q: must be a number of kbit/s", value)
+		return &Error{File: file, Key: of, Err: fmt.Errorf("%q: must be a number of kbit/s", value)}
 	}
 	if n > 0 {
 		t.put(key, (unit.Rate(n) * unit.KbitPerSecond).String())
@@ -130,10 +131,8 @@ func takeSQM(name string, text []byte) (all []taken, left []string, err error) {
 		var t taken
 		t.put("interface", s.Get("interface"))
 		for _, way := range [][2]string{{"download", "shape_down"}, {"upload", "shape_up"}} {
-			if v := s.Get(way[0]); v != "" {
-				if err := t.kbit(way[1], v); err != nil {
-					return nil, nil, &Error{File: name, Key: way[0], Err: err}
-				}
+			if err := t.kbit(way[1], s.Get(way[0]), name, way[0]); err != nil {
+				return nil, nil, err
 			}
 		}
 		used := []string{"interface", "download", "upload", "qdisc", "script", "linklayer", "overhead"}
@@ -194,10 +193,8 @@ func takeQoSmate(name string, text []byte) (all []taken, left []string, err erro
 	}
 	t.put("interface", get("settings", "WAN"))
 	for _, x := range [][2]string{{"DOWNRATE", "shape_down"}, {"UPRATE", "shape_up"}} {
-		if v := get("settings", x[0]); v != "" {
-			if err := t.kbit(x[1], v); err != nil {
-				return nil, nil, &Error{File: name, Key: x[0], Err: err}
-			}
+		if err := t.kbit(x[1], get("settings", x[0]), name, x[0]); err != nil {
+			return nil, nil, err
 		}
 	}
 	switch l := get("advanced", "COMMON_LINK_PRESETS"); l {
@@ -295,10 +292,8 @@ func takeAutorate(name string, text []byte) (all []taken, left []string, err err
 		for _, y := range [][2]string{{"base", ""}, {"min", "least_"}, {"max", "most_"}} {
 			key := y[0] + "_" + x[0] + "_shaper_rate_kbps"
 			used = append(used, key)
-			if v := set[key]; v != "" {
-				if err := t.kbit(y[1]+x[1], v); err != nil {
-					return nil, nil, &Error{File: name, Key: key, Err: err}
-				}
+			if err := t.kbit(y[1]+x[1], set[key], name, key); err != nil {
+				return nil, nil, err
 			}
 		}
 		if set["adjust_"+x[0]+"_shaper_rate"] == "0" {
