@@ -115,7 +115,7 @@ laws: kernel ## the contract of every platform's driver, with all of its random 
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 90m -run '^Test(Conformance|Soak|QuietDayWritesNothing|.*InLab)$$' ./internal/keep/daemon
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 120m -skip '^TestUnchangedInLab100$$' ./internal/cure/apply ./internal/cure/prove ./internal/cure/lang/nft ./internal/measure/path ./internal/cure/platform
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -v -run '^Test(Grid|LabFraming)$$' ./internal/measure/framing ./internal/measure/phases
-	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 20m -run '^Test(DaemonOverSSH|EveryPlatformOverSSH|Accuracy|FirstUse|PlatformsDrift)$$' ./internal/cure/remote ./internal/measure/protocol ./cmd/unbloat
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 20m -run '^Test(DaemonOverSSH|EveryPlatformOverSSH|Accuracy|FirstUse|PlatformsDrift|HundredPagesOfAMillion)$$' ./internal/show/store ./internal/cure/remote ./internal/measure/protocol ./cmd/unbloat
 
 .PHONY: bpf
 bpf: kernel ## the classes as a BPF program: a million packets through it and the table, its rows in the lab over five seeds, and on four of Debian's kernels, which it downloads (docs/classes.md)
