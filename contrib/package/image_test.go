@@ -20,8 +20,12 @@ import (
 // program builds a small static program instead of the server.
 func smallProgram(t *testing.T) string {
 	t.Helper()
+	return programOf(t, "package main\n\nimport (\n\t\"fmt\"\n\t\"os\"\n)\n\nfunc main() {\n\tca, err := os.ReadFile(\"/etc/ssl/certs/ca-certificates.crt\")\n\tfmt.Println(\"runs as\", os.Getuid(), os.Args[1:], string(ca), err)\n}\n")
+}
+
+func programOf(t *testing.T, source string) string {
+	t.Helper()
 	dir := t.TempDir()
-	source := "package main\n\nimport (\n\t\"fmt\"\n\t\"os\"\n)\n\nfunc main() {\n\tca, err := os.ReadFile(\"/etc/ssl/certs/ca-certificates.crt\")\n\tfmt.Println(\"runs as\", os.Getuid(), os.Args[1:], string(ca), err)\n}\n"
 	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(source), 0o644); err != nil {
 		t.Fatal(err)
 	}

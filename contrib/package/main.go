@@ -240,8 +240,8 @@ func (r *release) build(ctx context.Context, t target, name, host string) (strin
 	if _, err := os.Stat(out); err == nil {
 		return out, nil
 	}
-	env := []string{"CGO_ENABLED=0", "GOOS=" + t.os, "GOARCH=" + t.arch, "GOMIPS=softfloat", "GOARM=7"}
-	err := r.command(ctx, env, "go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+r.version+" -X main.commit="+r.commit, "-o", out, "./cmd/"+name)
+	env := []string{"GOOS=" + t.os, "GOARCH=" + t.arch, "GOMIPS=softfloat", "GOARM=7"}
+	err := r.command(ctx, env, "go", "build", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+r.version+" -X main.commit="+r.commit, "-o", out, "./cmd/"+name)
 	return out, err
 }
 
@@ -257,12 +257,13 @@ func (r *release) command(ctx context.Context, env []string, argv ...string) err
 }
 
 // environment is this process's, without what would change what is built or what
-// the program says of itself.
+// the program says of itself. Go's flags are the Makefile's, so that what is compiled once
+// is compiled for all.
 func environment() []string {
 	return append(slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
 		return strings.HasPrefix(name, "UNBLOAT_") || slices.Contains([]string{"GOOS", "GOARCH", "GOARM", "GOMIPS", "GOAMD64", "GOARM64", "GOFLAGS", "GOEXPERIMENT", "GODEBUG", "CGO_ENABLED", "LANG", "LC_ALL", "LANGUAGE"}, name)
-	}), "UNBLOAT_CONFIG=") // none is read
+	}), "CGO_ENABLED=0", "GOFLAGS=-trimpath -gcflags=all=-dwarf=false", "UNBLOAT_CONFIG=") // none is read
 }
 
 // plain is the version as file names and tarballs have it.
