@@ -31,19 +31,22 @@ func batch(ctx context.Context, r platform.Runner, lines []string) (string, erro
 // test could not run.
 func Probe(ctx context.Context, r platform.Runner, kinds []string, mirred, ifb bool) (map[string]bool, error) {
 	have := map[string]bool{}
+	var lines []string // what is tried goes again, so that nothing but it is shown
 	for _, k := range kinds {
-		ok, err := probeKind(ctx, r, k)
+		lines = append(lines, trial(k), "qdisc show dev lo", "qdisc del dev lo root", "qdisc del dev lo ingress")
+	}
+	if mirred {
+		lines = append(lines, "qdisc add dev lo handle ffff: ingress",
+			"filter add dev lo parent ffff: protocol all pref 1 u32 match u32 0 0 classid 1:1 action mirred egress redirect dev lo",
+			"filter show dev lo parent ffff:")
+	}
+	if len(lines) > 0 {
+		out, err := batch(ctx, r, lines)
 		if err != nil {
 			return nil, err
 		}
-		have[k] = ok
-	}
-	if mirred {
-		out, err := batch(ctx, r, []string{"qdisc add dev lo handle ffff: ingress",
-			"filter add dev lo parent ffff: protocol all pref 1 u32 match u32 0 0 classid 1:1 action mirred egress redirect dev lo",
-			"filter show dev lo parent ffff:"})
-		if err != nil {
-			return nil, err
+		for _, k := range kinds {
+			have[k] = strings.Contains(out, `"kind":"`+k+`"`)
 		}
 		have["mirred"] = strings.Contains(out, `"mirred_action":"redirect"`)
 	}
@@ -67,20 +70,17 @@ func probeRules(ctx context.Context, r platform.Runner) (bool, error) {
 	return strings.Contains(out, `"kind":"skbedit"`), err
 }
 
-func probeKind(ctx context.Context, r platform.Runner, kind string) (bool, error) {
-	q := tc.Qdisc{Kind: kind, Handle: "1:", Parent: "root"}
-	line := "qdisc add dev lo root handle 1: " + kind
-	if kind == "ingress" || kind == "clsact" {
-		line = "qdisc add dev lo " + kind
+// trial is the line that tries a kind of qdisc on a loopback.
+func trial(kind string) string {
+	switch kind {
+	case "ingress", "clsact":
+		return "qdisc add dev lo " + kind
+	case "tbf": // this and the next have mandatory options
+		return "qdisc add dev lo root handle 1: tbf rate 1mbit burst 3000 latency 50ms"
+	case "ets":
+		return "qdisc add dev lo root handle 1: ets bands 3"
 	}
-	if slices.Contains([]string{"tbf", "ets"}, kind) { // they have mandatory options
-		line += map[string]string{"tbf": " rate 1mbit burst 3000 latency 50ms", "ets": " bands 3"}[kind]
-	}
-	out, err := batch(ctx, r, []string{line, "qdisc show dev lo"})
-	if err != nil {
-		return false, err
-	}
-	return strings.Contains(out, `"kind":"`+q.Kind+`"`), nil
+	return "qdisc add dev lo root handle 1: " + kind
 }
 
 // checkRestorable tests that every foreign shaper that the change replaces can
