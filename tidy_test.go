@@ -417,7 +417,6 @@ func sleeps() map[string]struct {
 		"lab/chromium_linux_test.go":                              {2, paces},
 		"lab/cost_guest_linux_test.go":                            {1, virtual},
 		"lab/interrupt_test.go":                                   {4, virtual},
-		"lab/servers_test.go":                                     {1, virtual},
 		"lab/peers_test.go":                                       {4, virtual},
 		"lab/public_test.go":                                      {1, virtual},
 		"internal/measure/path/lab_servers_test.go":               {1, virtual},
