@@ -1,4 +1,4 @@
-package platform
+package platform_test
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"unbloat/guard"
+	"unbloat/internal/cure/platform"
 	"unbloat/testkit/await"
 	"unbloat/unit"
 )
@@ -17,12 +18,12 @@ func TestLocalIsBounded(t *testing.T) {
 		"exec yes >&2":   guard.ErrLong,
 		"exec sleep 100": guard.ErrLate,
 	} {
-		l := Local{Limit: guard.Limit{Size: unit.MB, Time: 300 * time.Millisecond}}
+		l := platform.Local{Limit: guard.Limit{Size: unit.MB, Time: 300 * time.Millisecond}}
 		if want == guard.ErrLong {
 			l.Limit.Time = time.Minute
 		}
-		out, err := Output(t.Context(), l, "sh", "-c", script)
-		var failed *CommandError
+		out, err := platform.Output(t.Context(), l, "sh", "-c", script)
+		var failed *platform.CommandError
 		if !errors.Is(err, want) || !errors.As(err, &failed) || len(out) != 0 {
 			t.Errorf("%s: %d bytes, %v", script, len(out), err)
 		}
@@ -35,7 +36,7 @@ func TestLocalIsBounded(t *testing.T) {
 func TestLocalIsPatient(t *testing.T) {
 	await.NotShort(t)
 	t.Parallel()
-	out, err := Output(t.Context(), Local{}, "sh", "-c", "(sleep 5.2; echo late) &")
+	out, err := platform.Output(t.Context(), platform.Local{}, "sh", "-c", "(sleep 5.2; echo late) &")
 	if err != nil || string(out) != "late\n" {
 		t.Errorf("%q, %v", out, err)
 	}
