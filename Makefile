@@ -65,6 +65,7 @@ PROGRAMS := bin/labtest
 programs:
 	@mkdir -p $(PROGRAMS)/next
 	@$(GO) build -buildvcs=false -o $(PROGRAMS)/next/ ./cmd/unbloat ./cmd/unbloat-lab
+	@$(GO) build -tags $$(scripts/router tags) -o /dev/null ./cmd/unbloat # for three tests, which build it again
 	@cd $(PROGRAMS) && for p in unbloat unbloat-lab; do cmp -s next/$$p $$p || cp next/$$p $$p; done
 
 .PHONY: modules
@@ -142,7 +143,7 @@ chromium-call: ## a call between two browsers beside the lab's, on a quiet machi
 page: ## the router's page in a real browser: every flow, on phone and desktop, dark and light
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m ./web/ui
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -run '^Test(PageOfDaemon.*|LuCI)$$' ./cmd/unbloat
-	UNBLOAT_LONG=1 $(GO) test -count=1 -run '^TestBrowser(Hidden|HTTP2Alone)$$' ./internal/serve
+	UNBLOAT_LONG=1 $(GO) test -count=1 -run '^TestBrowser(Hidden|Alone|HTTP2Alone)$$' ./internal/serve
 
 .PHONY: release
 release: setup-test-long ## packages of whole programs for several systems, made twice and compared; the server's image, unpacked and run; a Debian of its own for the package to live in

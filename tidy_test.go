@@ -25,6 +25,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"unicode"
 
@@ -42,8 +43,18 @@ type source struct {
 
 func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") }
 
-func sources(t *testing.T) (*token.FileSet, []source) {
+// sources returns all of them.
+func sources(t *testing.T) []source {
 	t.Helper()
+	all, err := readSources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// readSources reads them, once.
+var readSources = sync.OnceValues(func() ([]source, error) {
 	set := token.NewFileSet()
 	var out []source
 	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
@@ -71,11 +82,8 @@ func sources(t *testing.T) (*token.FileSet, []source) {
 		out = append(out, source{p, path.Dir(p), f, text})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return set, out
-}
+	return out, err
+})
 
 // below lists which of our packages a package may import. A package that is not
 // listed may import any. "x/..." stands for x and everything below it.
@@ -121,7 +129,7 @@ const module = "unbloat/"
 
 // Lower layers do not import higher ones.
 func TestLayers(t *testing.T) {
-	_, all := sources(t)
+	all := sources(t)
 	for _, s := range all {
 		if s.test() {
 			continue
@@ -143,7 +151,7 @@ func TestLayers(t *testing.T) {
 
 // The laboratory is apart: nothing of the product imports it.
 func TestLaboratoryApart(t *testing.T) {
-	_, all := sources(t)
+	all := sources(t)
 	under := func(p string, dirs ...string) bool {
 		return slices.ContainsFunc(dirs, func(d string) bool { return p == d || strings.HasPrefix(p, d+"/") })
 	}
@@ -162,7 +170,7 @@ func TestLaboratoryApart(t *testing.T) {
 // One tag tells builds apart, for few files: what only the whole program has is gathered,
 // and a package that the other one does not import needs no tag.
 func TestFewTaggedFiles(t *testing.T) {
-	_, all := sources(t)
+	all := sources(t)
 	var tagged, pairs []string
 	for _, s := range all {
 		for line := range strings.Lines(string(s.text)) {
@@ -200,7 +208,7 @@ func TestStandInsAreIndependent(t *testing.T) {
 		name, is := strings.CutPrefix(p, "testkit/")
 		return is && (strings.HasSuffix(name, "fake") || slices.Contains([]string{"dnctl", "pfctl"}, name))
 	}
-	_, all := sources(t)
+	all := sources(t)
 	seen := 0
 	for _, s := range all {
 		if s.test() || !standIn(s.dir) {
@@ -226,7 +234,7 @@ func TestPurity(t *testing.T) {
 	banned := []string{"os", "net", "os/exec", "syscall", "crypto/rand", "os/signal", "golang.org/x/sys/unix"}
 	impure := map[string][]string{"time": {"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc"}}
 	global := regexp.MustCompile(`\brand\.(Int|IntN|Int64N|Uint64|Float64|Perm|Shuffle|N|Read)\b`)
-	_, all := sources(t)
+	all := sources(t)
 	for _, s := range all {
 		if s.test() || !slices.ContainsFunc(pure, func(p string) bool { return s.dir == p || strings.HasPrefix(s.dir, p+"/") }) {
 			continue
@@ -255,7 +263,7 @@ func TestPurity(t *testing.T) {
 // Every package and everything public is documented, and nothing runs at
 // program start.
 func TestDocs(t *testing.T) {
-	_, all := sources(t)
+	all := sources(t)
 	documented := map[string]bool{}
 	for _, s := range all {
 		documented[s.dir] = documented[s.dir] || s.file.Doc != nil
@@ -333,7 +341,7 @@ func TestPlatformsNamedAtHome(t *testing.T) {
 		"lab/simlab/spec.go":                       "linux.Name", // the same
 	}
 	needed := map[string]bool{}
-	_, files := sources(t)
+	files := sources(t)
 	for _, s := range files {
 		if s.test() {
 			continue
@@ -445,7 +453,7 @@ func sleeps() map[string]struct {
 // Tests wait for events, not for a time after which something should have
 // happened.
 func TestSleeps(t *testing.T) {
-	_, all := sources(t)
+	all := sources(t)
 	found := map[string]int{}
 	for _, s := range all {
 		if s.test() {
@@ -506,7 +514,7 @@ func TestEveryTestIsRun(t *testing.T) {
 			t.Errorf("there is no %q in the Makefile", want)
 		}
 	}
-	_, all := sources(t)
+	all := sources(t)
 	alone := 0
 	for _, s := range all {
 		for _, d := range s.file.Decls {
@@ -632,7 +640,7 @@ func namedTest() *regexp.Regexp {
 // packages.
 func testNames(t *testing.T) map[string]bool {
 	names := map[string]bool{}
-	_, all := sources(t)
+	all := sources(t)
 	for _, s := range all {
 		for _, d := range s.file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && s.test() {
@@ -741,7 +749,7 @@ func TestMap(t *testing.T) {
 	matches := func(row, dir string) bool {
 		return slices.EqualFunc(strings.Split(row, "/"), strings.Split(dir, "/"), func(a, b string) bool { return a == b || a == "X" })
 	}
-	_, all := sources(t)
+	all := sources(t)
 	seen := map[string]bool{}
 	for _, s := range all {
 		if s.test() || seen[s.dir] {
@@ -814,7 +822,7 @@ func TestLinks(t *testing.T) {
 	for _, d := range documents(t) {
 		named(d.path, d.text)
 	}
-	_, all := sources(t)
+	all := sources(t)
 	for _, s := range all {
 		named(s.path, string(s.text))
 	}
@@ -934,7 +942,7 @@ func TestFiguresAreEvidence(t *testing.T) {
 // lowered when the house gets smaller, and raised only by a commit that says why. `make
 // house` prints the figures, and the sizes of the programs beside them.
 func TestHouse(t *testing.T) {
-	_, all := sources(t)
+	all := sources(t)
 	lines := map[string]int{} // by package
 	product := 0
 	for _, s := range all {

@@ -168,17 +168,19 @@ func TestBrowserAlone(t *testing.T) {
 	labtest.NeedSeccomp(t)
 	await.Quiet(t)
 	for _, c := range []struct {
-		name   string
-		line   shape
-		o      options
-		asTest bool // `unbloat test` measures the line too
+		name string
+		line shape
+		o    options
 	}{
-		{"bloated", shape{rtt: 20 * time.Millisecond, down: 20 * unit.MbitPerSecond, up: 8 * unit.MbitPerSecond, windowDown: 72 * 1024, windowUp: 72 * 1024},
-			options{Width: 1280, Height: 900, Scheme: "light", Motion: "no-preference", Both: true}, true},
-		{"good", shape{rtt: 30 * time.Millisecond, down: 20 * unit.MbitPerSecond, up: 8 * unit.MbitPerSecond, windowDown: 10 * 1024, windowUp: 4 * 1024, noUDP: true},
-			options{Width: 360, Height: 740, Scheme: "dark", Motion: "reduce", Stop: true, Language: "de-AT"}, false},
+		{"bloated", shape{rtt: 20 * time.Millisecond, down: 20 * unit.MbitPerSecond, up: 8 * unit.MbitPerSecond, windowDown: 72 * 1024, windowUp: 72 * 1024, noUDP: true},
+			options{Width: 1280, Height: 900, Scheme: "light", Motion: "no-preference", Both: true}},
+		{"good", shape{rtt: 30 * time.Millisecond, down: 20 * unit.MbitPerSecond, up: 8 * unit.MbitPerSecond, windowDown: 10 * 1024, windowUp: 4 * 1024},
+			options{Width: 360, Height: 740, Scheme: "dark", Motion: "reduce", Stop: true, Language: "de-AT"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name == "bloated" && !labtest.Long() {
+				t.Skip("SKIPPED: a minute of a quiet machine; UNBLOAT_LONG=1 runs it")
+			}
 			c.line.late = &lateness{}
 			f := visit(t, c.line, c.o)
 			if !f.Test.Valid {
@@ -207,9 +209,7 @@ func TestBrowserAlone(t *testing.T) {
 			if c.o.Both != (f.Test.Both != nil) {
 				t.Errorf("both directions at once: %v", f.Test.Both)
 			}
-			if c.asTest {
-				sameAsTest(t, f, l)
-			}
+			sameAsTest(t, f, l)
 		})
 	}
 }
@@ -283,7 +283,7 @@ func busy(t *testing.T, got verdict.Test) {
 // losses of probes, without retransmissions.
 func TestBrowserHTTP2Alone(t *testing.T) {
 	if !labtest.Long() {
-		t.Skip("SKIPPED: TestBrowserAlone measures two other lines; UNBLOAT_LONG=1 runs it")
+		t.Skip("SKIPPED: TestBrowserAlone measures another line; UNBLOAT_LONG=1 runs it")
 	}
 	labtest.NeedSeccomp(t)
 	await.Quiet(t)

@@ -21,9 +21,12 @@ import (
 
 // TestTuneInLab: `unbloat tune` has the daemon tune a line whose rates in the
 // configuration are wrong. Nobody else changes the line meanwhile; interrupted, all is
-// as before; at night one goes to its end, what is kept is in the configuration, and `why`
+// as before; one goes to its end, what is kept is in the configuration, and `why`
 // knows it. A test that a page has started goes on without its connection.
 func TestTuneInLab(t *testing.T) {
+	if !labtest.Long() {
+		t.Skip("SKIPPED: tunings of a real line, which TestTuningEndsWithDaemon has without one; UNBLOAT_LONG=1 runs it")
+	}
 	if !labtest.Inside(t, labtest.Options{Server: true, Scenario: labtest.HomeAt(10*unit.MbitPerSecond, 2*unit.MbitPerSecond)}) {
 		return
 	}
@@ -76,10 +79,7 @@ func TestTuneInLab(t *testing.T) {
 	}
 	h.within("the tuning was interrupted", before, ours()...)
 
-	kept := before
-	if labtest.Long() { // minutes of a line that is full
-		kept = h.tunes(begin, before)
-	}
+	kept := h.tunes(begin, before)
 
 	ask := func(method string, params, result any) {
 		t.Helper()
