@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -240,12 +241,8 @@ func (m *maker) withoutBPF() reason.Reason {
 // a tuner that tries rates does not reset them.
 func (m *maker) behaviour() Behaviour {
 	down, up := m.line.Down, m.line.Up
-	if down == 0 {
-		down = m.preferences.Down.Rate
-	}
-	if up == 0 {
-		up = m.preferences.Up.Rate
-	}
+	down = cmp.Or(down, m.preferences.Down.Rate)
+	up = cmp.Or(up, m.preferences.Up.Rate)
 	line := max(down, up)
 	b := Behaviour{
 		CalmPackets: calmPackets, CalmRate: calmRate, SmallPacket: smallPacket,

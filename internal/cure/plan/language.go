@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"regexp"
@@ -114,12 +115,8 @@ type Article struct {
 // without asking a router. Empty interface names become the platform's usual ones.
 func (l *Language) Assume(wan, lan string) Capabilities {
 	f := Capabilities{Platform: l.Platform, Language: l, WAN: wan, LAN: lan, AQMs: l.AQMs, Assumed: true, IFB: true}
-	if f.WAN == "" {
-		f.WAN = l.WAN
-	}
-	if f.LAN == "" {
-		f.LAN = l.LAN
-	}
+	f.WAN = cmp.Or(f.WAN, l.WAN)
+	f.LAN = cmp.Or(f.LAN, l.LAN)
 	f.PointToPoint = bareIP(f.WAN)
 	return f
 }

@@ -90,9 +90,7 @@ func (m *maker) cakeAckFilter(s *Shaper) {
 		return
 	}
 	down := m.plan.DownBps
-	if down == 0 {
-		down = m.line.Down
-	}
+	down = cmp.Or(down, m.line.Down)
 	if down == 0 {
 		return
 	}

@@ -89,9 +89,7 @@ func (p *pending) says() []string {
 	}
 	for _, s := range p.settings {
 		value := cmp.Or(s.Value, strings.Join(s.List, ", "))
-		if value == "" {
-			value = "-"
-		}
+		value = cmp.Or(value, "-")
 		out = append(out, s.Key+" = "+value)
 	}
 	return out

@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"cmp"
 	"net/netip"
 	"strings"
 	"unicode"
@@ -26,12 +27,8 @@ func (l Leases) add(address, name, mac string) {
 	}
 	is := Lease{Name: nameOf(name), MAC: macOf(mac)}
 	was := l[a]
-	if is.Name == "" {
-		is.Name = was.Name
-	}
-	if is.MAC == "" {
-		is.MAC = was.MAC
-	}
+	is.Name = cmp.Or(is.Name, was.Name)
+	is.MAC = cmp.Or(is.MAC, was.MAC)
 	l[a] = is
 }
 

@@ -5,6 +5,7 @@
 package follow
 
 import (
+	"cmp"
 	"errors"
 	"hash/fnv"
 	"slices"
@@ -91,12 +92,8 @@ func delayOf(s delay.Sample) Delay {
 // the budget allows to ask them.
 func ParamsOf(p Params, targets []delay.Target) Params {
 	busy, idle := delay.Pace(targets)
-	if p.ProbeBusy == 0 {
-		p.ProbeBusy = busy
-	}
-	if p.ProbeIdle == 0 {
-		p.ProbeIdle = idle
-	}
+	p.ProbeBusy = cmp.Or(p.ProbeBusy, busy)
+	p.ProbeIdle = cmp.Or(p.ProbeIdle, idle)
 	p.Reflectors = nil
 	for _, t := range targets {
 		p.Reflectors = append(p.Reflectors, Reflector{Operator: number(t.Operator), Last: t.Kind == delay.Native})

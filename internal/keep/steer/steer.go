@@ -3,6 +3,7 @@
 package steer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -344,9 +345,7 @@ const (
 // moment ago.
 func (f *Follower) guess(at unit.Instant, way *[2]follow.Count) {
 	packet := f.config.Params.Packet
-	if packet == 0 {
-		packet = usualPacket
-	}
+	packet = cmp.Or(packet, usualPacket)
 	since := at.Sub(f.last.At)
 	for d := range way {
 		if f.last.At != 0 && since > 0 {

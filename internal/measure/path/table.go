@@ -1,6 +1,7 @@
 package path
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -118,9 +119,7 @@ func label(h HopFigures) string {
 	if h.Name != "" {
 		s = h.Name + " (" + h.Address + ")"
 	}
-	if s == "" {
-		s = "???"
-	}
+	s = cmp.Or(s, "???")
 	if n := len(h.Others); n > 0 {
 		s += fmt.Sprintf(" +%d", n)
 	}

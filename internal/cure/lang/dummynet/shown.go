@@ -87,9 +87,7 @@ func (c Config) ShownLines() []string {
 	var out []string
 	for _, p := range c.Pipes {
 		slots := p.Slots
-		if slots == 0 {
-			slots = DefaultSlots
-		}
+		slots = cmp.Or(slots, DefaultSlots)
 		out = append(out, fmt.Sprintf("pipe %d bw %s queue %d", p.Number, strings.Join(strings.Fields(ShownRate(p.Bandwidth)), " "), slots))
 	}
 	for _, s := range c.Scheds {

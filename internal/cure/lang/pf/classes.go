@@ -1,6 +1,7 @@
 package pf
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,9 +41,7 @@ func classQueues(s plan.Shaper, shares []plan.Share) ([]Queue, error) {
 			Name: ClassQueue(s.Device, sh.Class), Parent: root.Name, Flows: s.Flows, Quantum: int(s.Quantum),
 			Bandwidth: max(sh.Guarantee, unit.KbitPerSecond), Max: s.Rate, Qlimit: s.Limit, Default: sh.Class == plan.Normal,
 		}
-		if q.Flows == 0 {
-			q.Flows = classFlows
-		}
+		q.Flows = cmp.Or(q.Flows, classFlows)
 		if sh.Limit > 0 {
 			q.Max = sh.Limit
 		}

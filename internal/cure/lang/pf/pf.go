@@ -6,6 +6,7 @@
 package pf
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -107,9 +108,7 @@ func queue(name string, s plan.Shaper) (Queue, []string, error) {
 	switch s.AQM {
 	case plan.FQCoDel:
 		q.Flows = s.Flows
-		if q.Flows == 0 {
-			q.Flows = 1024
-		}
+		q.Flows = cmp.Or(q.Flows, 1024)
 	case plan.FIFO:
 		q.Quantum = 0
 	default:

@@ -1,6 +1,7 @@
 package tc
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -87,18 +88,11 @@ type patch struct {
 
 func (p *patch) differ(where string, cs []change) (names []string) {
 	for _, c := range cs {
-		p.diffs = append(p.diffs, fmt.Sprintf("%s has %s %s, not %s", where, c.name, orNone(c.is), orNone(c.want)))
+		p.diffs = append(p.diffs, fmt.Sprintf("%s has %s %s, not %s", where, c.name, cmp.Or(c.is, "unset"), cmp.Or(c.want, "unset")))
 		p.rebuild = p.rebuild || !c.changable
 		names = append(names, c.name)
 	}
 	return names
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "unset"
-	}
-	return s
 }
 
 // patchTo compares the part `actual` of dev's tree with the wanted one.
