@@ -136,9 +136,6 @@ func TestLabFraming(t *testing.T) {
 			}
 		}
 	}
-	if sure < 9*tried/10 { // of the four by day three: which one is not goes by the draw
-		t.Errorf("sure of %d of %d, fewer than 90 %%", sure, tried)
-	}
 	atm := framings(false)[0]
 	atm.change(t, "m0", down)
 	atm.change(t, "m1", up)
@@ -152,9 +149,17 @@ func TestLabFraming(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range []*framing.Estimate{test.Framing.Down, test.Framing.Up} {
-		if !e.Sure || e.Overhead != atm.overhead || !e.ATM {
-			t.Errorf("behind our shapers: %+v", e)
+		switch tried++; {
+		case !e.Sure:
+			t.Logf("behind our shapers: not sure: %s", e.Why)
+		case e.Overhead != atm.overhead || !e.ATM:
+			t.Errorf("behind our shapers: sure and wrong: %+v", e)
+		default:
+			sure++
 		}
+	}
+	if sure < 9*tried/10 { // of the six by day five: which one is not goes by the draw
+		t.Errorf("sure of %d of %d, fewer than 90 %%", sure, tried)
 	}
 	if after := shapers(); after != before {
 		t.Errorf("the shapers were\n%s\nand are\n%s", before, after)
