@@ -244,7 +244,7 @@ func sameAsTest(t *testing.T, f found, line shape) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	native, err := phases.Run(t.Context(), client, phases.Config{Idle: 3 * time.Second, Load: 5 * time.Second})
+	native, err := phases.Run(t.Context(), client, phases.Config{Idle: 2 * time.Second, Load: 3 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
