@@ -102,9 +102,10 @@ func TestTuneAgain(t *testing.T) {
 	if code != 0 || !first.Kept || !first.GoalHeld {
 		t.Fatalf("first tuning: exit code %d, goal held %v: %s", code, first.GoalHeld, first.Reason)
 	}
-	servers := []string{"cloudflare+https://" + lab.ServerAddr + ":7680"}
+	cloudflare := "cloudflare+https://" + lab.ServerAddr + ":7680"
+	servers := []string{cloudflare}
 	if long() {
-		servers = append([]string{lab.Server()}, append(servers, "ndt7+ws://"+lab.ServerAddr+":7680", "iperf3://"+lab.ServerAddr)...)
+		servers = []string{lab.Server(), cloudflare, "ndt7+ws://" + lab.ServerAddr + ":7680", "iperf3://" + lab.ServerAddr}
 	}
 	for i, server := range servers {
 		r, code := tuneOnce(t, tenMs, "--insecure", "--server", server)

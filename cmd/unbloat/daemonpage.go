@@ -143,7 +143,7 @@ func (f *daemonFlags) pageSource(c kept.Config, h daemon.PageHost, around *surro
 		if !errors.Is(err, netio.ErrNotSupported) {
 			return err
 		}
-		out, err := platform.Output(ctx, platform.Local{}, "pfctl", "-ss", "-v")
+		out, err := platform.Output(ctx, machine, "pfctl", "-ss", "-v")
 		if err == nil {
 			flows.States(string(out), home(), each)
 		}

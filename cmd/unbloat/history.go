@@ -165,7 +165,7 @@ func interfaceTo(ctx context.Context, server string) string {
 }
 
 func systemVersion(ctx context.Context) string {
-	out, err := platform.Output(ctx, platform.Local{}, "uname", "-sr")
+	out, err := platform.Output(ctx, machine, "uname", "-sr")
 	if s := strings.TrimSpace(string(out)); err == nil && s != "" {
 		return s
 	}

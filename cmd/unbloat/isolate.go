@@ -12,8 +12,6 @@ import (
 	"io"
 	"os/exec"
 	"time"
-
-	"unbloat/internal/cure/platform"
 )
 
 // Lease is how long the rule works after the program has died.
@@ -52,7 +50,7 @@ func forget() string { return fmt.Sprintf("flush set inet %s armed\n", table) }
 
 // holdBack runs a ruleset as one transaction.
 func holdBack(ctx context.Context, rules string) error {
-	_, said, err := platform.Local{}.Run(ctx, []string{"nft", "-f", "-"}, []byte(rules))
+	_, said, err := machine.Run(ctx, []string{"nft", "-f", "-"}, []byte(rules))
 	if err != nil {
 		return fmt.Errorf("hold back other hosts' traffic with nft: %w: %s; --isolate needs root on the router, and the package nftables", err, bytes.TrimSpace(said))
 	}

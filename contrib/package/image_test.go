@@ -17,12 +17,13 @@ import (
 	"time"
 )
 
-// program builds a small static program instead of the server.
+// smallProgram builds a small static program instead of the server.
 func smallProgram(t *testing.T) string {
 	t.Helper()
 	return programOf(t, "package main\n\nimport (\n\t\"fmt\"\n\t\"os\"\n)\n\nfunc main() {\n\tca, err := os.ReadFile(\"/etc/ssl/certs/ca-certificates.crt\")\n\tfmt.Println(\"runs as\", os.Getuid(), os.Args[1:], string(ca), err)\n}\n")
 }
 
+// programOf builds a program of one file.
 func programOf(t *testing.T, source string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -240,9 +240,7 @@ func (m *maker) withoutBPF() reason.Reason {
 // behaviour derives the meters from the line, not from the shaper's rate, so that
 // a tuner that tries rates does not reset them.
 func (m *maker) behaviour() Behaviour {
-	down, up := m.line.Down, m.line.Up
-	down = cmp.Or(down, m.preferences.Down.Rate)
-	up = cmp.Or(up, m.preferences.Up.Rate)
+	down, up := cmp.Or(m.line.Down, m.preferences.Down.Rate), cmp.Or(m.line.Up, m.preferences.Up.Rate)
 	line := max(down, up)
 	b := Behaviour{
 		CalmPackets: calmPackets, CalmRate: calmRate, SmallPacket: smallPacket,

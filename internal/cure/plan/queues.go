@@ -89,8 +89,7 @@ func (m *maker) cakeAckFilter(s *Shaper) {
 		m.because("up.ack_filter", word(yes(s.AckFilter)), say(reason.AsAsked))
 		return
 	}
-	down := m.plan.DownBps
-	down = cmp.Or(down, m.line.Down)
+	down := cmp.Or(m.plan.DownBps, m.line.Down)
 	if down == 0 {
 		return
 	}

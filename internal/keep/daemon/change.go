@@ -88,8 +88,7 @@ func (p *pending) says() []string {
 		out = p.planned.says(Name{p.was.Interface, p.was.Router})
 	}
 	for _, s := range p.settings {
-		value := cmp.Or(s.Value, strings.Join(s.List, ", "))
-		value = cmp.Or(value, "-")
+		value := cmp.Or(s.Value, strings.Join(s.List, ", "), "-")
 		out = append(out, s.Key+" = "+value)
 	}
 	return out

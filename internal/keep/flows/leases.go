@@ -25,11 +25,8 @@ func (l Leases) add(address, name, mac string) {
 	if err != nil || len(l) >= mostLeases {
 		return
 	}
-	is := Lease{Name: nameOf(name), MAC: macOf(mac)}
 	was := l[a]
-	is.Name = cmp.Or(is.Name, was.Name)
-	is.MAC = cmp.Or(is.MAC, was.MAC)
-	l[a] = is
+	l[a] = Lease{Name: cmp.Or(nameOf(name), was.Name), MAC: cmp.Or(macOf(mac), was.MAC)}
 }
 
 // nameOf is a name as it may be shown: a machine says of itself what it likes.

@@ -344,8 +344,7 @@ const (
 // guess puts a backlog where a shaper carried nearly its rate since the reading of a
 // moment ago.
 func (f *Follower) guess(at unit.Instant, way *[2]follow.Count) {
-	packet := f.config.Params.Packet
-	packet = cmp.Or(packet, usualPacket)
+	packet := cmp.Or(f.config.Params.Packet, usualPacket)
 	since := at.Sub(f.last.At)
 	for d := range way {
 		if f.last.At != 0 && since > 0 {

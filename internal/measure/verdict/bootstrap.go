@@ -76,7 +76,7 @@ func redraw(dst, src []float64, block int, rng *rand.Rand) []float64 {
 }
 
 // nearestRank returns v's q-quantile by the nearest-rank method, and reorders v: by Hoare's
-// selection, since a bootstrap takes thousands, and to sort them all takes five times as long.
+// selection, since a bootstrap takes thousands, and sorting was four fifths of its time.
 func nearestRank(v []float64, q float64) float64 {
 	k := rankOf(q, len(v))
 	for lo, hi := 0, len(v)-1; lo < hi; {

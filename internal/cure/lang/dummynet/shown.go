@@ -86,8 +86,7 @@ func plainMatch(s string) string { return strings.ReplaceAll(s, " dst-port ", " 
 func (c Config) ShownLines() []string {
 	var out []string
 	for _, p := range c.Pipes {
-		slots := p.Slots
-		slots = cmp.Or(slots, DefaultSlots)
+		slots := cmp.Or(p.Slots, DefaultSlots)
 		out = append(out, fmt.Sprintf("pipe %d bw %s queue %d", p.Number, strings.Join(strings.Fields(ShownRate(p.Bandwidth)), " "), slots))
 	}
 	for _, s := range c.Scheds {

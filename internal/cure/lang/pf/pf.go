@@ -107,8 +107,7 @@ func queue(name string, s plan.Shaper) (Queue, []string, error) {
 	}
 	switch s.AQM {
 	case plan.FQCoDel:
-		q.Flows = s.Flows
-		q.Flows = cmp.Or(q.Flows, 1024)
+		q.Flows = cmp.Or(s.Flows, 1024)
 	case plan.FIFO:
 		q.Quantum = 0
 	default:

@@ -31,7 +31,7 @@ func batch(ctx context.Context, r platform.Runner, lines []string) (string, erro
 // test could not run.
 func Probe(ctx context.Context, r platform.Runner, kinds []string, mirred, ifb bool) (map[string]bool, error) {
 	have := map[string]bool{}
-	var lines []string // what is tried goes again, so that nothing but it is shown
+	var lines []string // each kind is shown, and goes again before the next
 	for _, k := range kinds {
 		lines = append(lines, trial(k), "qdisc show dev lo", "qdisc del dev lo root", "qdisc del dev lo ingress")
 	}
