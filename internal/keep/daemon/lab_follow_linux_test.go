@@ -33,7 +33,8 @@ most_up = "2.1 Mbit/s"
 
 // A line of 10/2 Mbit/s that falls to 3/0.8 and comes back is followed: the rates go
 // down with it within seconds and up again, by netlink and without a look at the
-// router for each; and the metrics say so.
+// router for each; and the metrics say so. One second may be that of a probe for more,
+// or of its queue: most of five decide.
 func TestFollowInLab(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Server: true, Scenario: labtest.HomeAt(10*unit.MbitPerSecond, 2*unit.MbitPerSecond)}) {
 		return
@@ -52,7 +53,7 @@ server = "`+lab.Server()+`"
 			s.Line.Up.Rate, s.Line.Up.Capacity, s.Line.Up.Delay.Ms(), s.Line.Up.Why.Cause.Code(), s.Looks, s.Line.ProbeBytes)
 		return s
 	}
-	load := labtest.In(t.Context(), lab.Host(1), labtest.Unbloat(), "test", "--server", lab.Server(), "--json", "--quiet", "--idle", "3", "--seconds", "35")
+	load := labtest.In(t.Context(), lab.Host(1), labtest.Unbloat(), "test", "--server", lab.Server(), "--json", "--quiet", "--idle", "3", "--seconds", "38")
 	if err := load.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -68,11 +69,9 @@ server = "`+lab.Server()+`"
 		}
 	}
 	line("3mbit", "800kbit")
-	time.Sleep(5 * time.Second)
-	low := say("5 s after the fall")
-	if low.Line.Down.Rate > 3_200_000 || low.Line.Down.Rate < 1_300_000 || low.Line.Down.Delay.Ms() > 60 {
-		t.Errorf("down %v, delay %v ms; the line carries 3 Mbit/s", low.Line.Down.Rate, low.Line.Down.Delay.Ms())
-	}
+	time.Sleep(8 * time.Second)
+	say("8 s after the fall")
+	fallen := time.Now()
 	shown, err := exec.CommandContext(t.Context(), "tc", "qdisc", "show").CombinedOutput()
 	if err != nil {
 		t.Fatal(err)
@@ -81,14 +80,12 @@ server = "`+lab.Server()+`"
 	line("10mbit", "2mbit")
 	time.Sleep(15 * time.Second)
 	back := say("15 s after it came back")
-	if back.Line.Down.Rate < 6_700_000 {
-		t.Errorf("down %v, 15 s after the line came back", back.Line.Down.Rate)
-	}
+	risen := time.Now()
 	if !slices.ContainsFunc(back.Line.Reflectors, func(r steer.Reflector) bool { return r.Address == lab.Server() && r.Asked == 0 }) {
 		t.Errorf("the server of the configuration is not known, or is asked while others answer: %+v", back.Line.Reflectors)
 	}
 	if n := back.Looks - before.Looks; n > 5 {
-		t.Errorf("%d looks at the router in 20 s", n)
+		t.Errorf("%d looks at the router in 23 s", n)
 	}
 	var log daemon.Decisions
 	var past daemon.History
@@ -105,9 +102,30 @@ server = "`+lab.Server()+`"
 	}) {
 		t.Errorf("the cut is not among the decisions: %+v", log.Decisions)
 	}
-	if err := c.Call(t.Context(), daemon.MethodHistory, "", "", daemon.HistoryParams{From: time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)}, &past); err != nil || len(past.At) < 30 || past.Step != 1 ||
-		slices.Max(past.Down.Rate) < 6_700_000 || slices.Min(past.Down.Rate) > 3_400_000 {
-		t.Errorf("the history has %d seconds: %v, %v", len(past.At), past.Down.Rate, err)
+	if err := c.Call(t.Context(), daemon.MethodHistory, "", "", daemon.HistoryParams{From: time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)}, &past); err != nil || len(past.At) < 30 || past.Step != 1 {
+		t.Fatalf("the history has %d seconds: %v, %v", len(past.At), past.Down.Rate, err)
+	}
+	// most are the medians of the five seconds before then.
+	most := func(then time.Time) (rate int64, delay float64) {
+		var rates []int64
+		var delays []float64
+		for i, at := range past.At {
+			if d := past.Down.Delay[i]; d != nil && at < then.UnixMilli() && at >= then.Add(-5*time.Second).UnixMilli() {
+				rates, delays = append(rates, past.Down.Rate[i]), append(delays, *d)
+			}
+		}
+		if len(rates) < 4 {
+			t.Fatalf("of the five seconds before %v the history knows %d", then, len(rates))
+		}
+		slices.Sort(rates)
+		slices.Sort(delays)
+		return rates[len(rates)/2], delays[len(delays)/2]
+	}
+	if rate, delay := most(fallen); rate > 3_200_000 || rate < 1_300_000 || delay > 40 {
+		t.Errorf("3 to 8 s after the fall: down %d bit/s, delay %.1f ms; the line carries 3 Mbit/s", rate, delay)
+	}
+	if rate, _ := most(risen); rate < 6_700_000 {
+		t.Errorf("10 to 15 s after the line came back: down %d bit/s", rate)
 	}
 	if lines := h.unbloat(0, "history", "--line", "--since", "5m"); !strings.Contains(lines, "wan, ") || strings.Count(lines, "\n") != 25 {
 		t.Errorf("history says\n%s", lines)
