@@ -389,7 +389,7 @@ func TestFollowHeadDropInLab(t *testing.T) {
 		if peer, ok := all["cake-autorate"]; ok {
 			theirs = callLoss(d, peer)
 		}
-		d.atMost("lost of the call, of cake-autorate's", callLoss(d, f)/theirs, 1.0/3)
+		d.atMost("lost of the call, of cake-autorate's", callLoss(d, f)/theirs, by(0.4, 1.0/3)) // a day's 40 s vary more than a night's 120
 		d.atLeast("goodput, of the oracle's", f.sum()/all["oracle"].sum(), 0.85)
 	})
 }

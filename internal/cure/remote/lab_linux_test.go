@@ -311,7 +311,7 @@ func TestLostCommandInLab(t *testing.T) {
 }
 
 // TestTuneFromHome: a tuning by a machine of the home, over SSH, ends at the
-// same rates as one on the router, or at the search's next: from 99 to 98 % is 1.02 %.
+// same rates as one on the router, within the 2 % of two tunings.
 func TestTuneFromHome(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter, Server: true, Scenario: labtest.HomeAt(15*unit.MbitPerSecond, 3*unit.MbitPerSecond)}) {
 		return
@@ -331,7 +331,7 @@ func TestTuneFromHome(t *testing.T) {
 		name     string
 		own, far unit.Rate
 	}{{"down", own.Plan.DownBps, far.Plan.DownBps}, {"up", own.Plan.UpBps, far.Plan.UpBps}} {
-		if off := math.Abs(float64(x.far)/float64(x.own) - 1); off > 0.0103 {
+		if off := math.Abs(float64(x.far)/float64(x.own) - 1); off > 0.02 {
 			t.Errorf("%s: %s over SSH, %s on the router itself: %.2f %% apart", x.name, x.far, x.own, off*100)
 		}
 	}

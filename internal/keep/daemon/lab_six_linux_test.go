@@ -81,7 +81,7 @@ func TestIPv6AloneInLab(t *testing.T) {
 	defer func() { _ = load.Process.Kill(); _ = load.Wait() }()
 	await.Until(t, 20*time.Second, "the download", func() bool { return h.status().WANs[0].Line.Down.Carried > 6_700_000 })
 	in(lab.NodeModem, "tc qdisc change dev m0 parent 2:1 handle 1: tbf rate 3mbit burst 1600 limit 1000000")
-	await.Until(t, 5*time.Second, "the rate to follow the line down to 3 Mbit/s", func() bool {
+	await.Until(t, 10*time.Second, "the rate to follow the line down to 3 Mbit/s", func() bool {
 		d := h.status().WANs[0].Line.Down
 		return d.Carried < 3_200_000 && d.Rate > 1_300_000 && d.Rate < 3_200_000 && d.Delay.Ms() < 60
 	})

@@ -335,7 +335,8 @@ func TestLabPathMtr(t *testing.T) {
 
 // It does under load too. The two cannot probe at the same time, since routers
 // limit their answers, so each measures its own twenty seconds of a queue that
-// grows and shrinks: the averages agree within 10 %.
+// grows and shrinks: the averages and the worst agree within 10 %, and what a full
+// queue drops of twenty probes within two.
 func TestLabPathMtrLoaded(t *testing.T) {
 	if !hostInLab(t) {
 		return
@@ -361,7 +362,7 @@ func TestLabPathMtrLoaded(t *testing.T) {
 	for i, m := range hubs(t, ours, out) {
 		f := ours.Hops[i].Idle
 		t.Logf("hop %d: avg %.1f ms, mtr %.1f; best %.1f, %.1f; worst %.1f, %.1f", i+1, f.AvgMs, m.Avg, f.BestMs, m.Best, f.WorstMs, m.Wrst)
-		if math.Abs(f.AvgMs-m.Avg) > max(1, 0.1*m.Avg) || math.Abs(f.WorstMs-m.Wrst) > max(1, 0.05*m.Wrst) || 100*f.Loss != m.Loss {
+		if math.Abs(f.AvgMs-m.Avg) > max(1, 0.1*m.Avg) || math.Abs(f.WorstMs-m.Wrst) > max(1, 0.1*m.Wrst) || math.Abs(100*f.Loss-m.Loss) > 10 {
 			t.Errorf("hop %d: %+v, mtr %+v", i+1, f, m)
 		}
 	}
