@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 )
 
@@ -76,20 +75,13 @@ func (o object) spelledOut(read func(words []string) object) object {
 	return out
 }
 
-// decodeList reads the array of objects that `tc -j` and `ip -j` print; no
-// output at all is an empty list.
+// decodeList reads the arrays of objects that `tc -j` and `ip -j` print; no
+// output at all is an empty list. It fails only if the output is cut off, or is something else.
 func decodeList(b []byte) ([]object, error) {
-	lists, err := decodeLists(b)
-	return slices.Concat(lists...), err
-}
-
-// decodeLists reads arrays that follow each other, as batch mode prints them. It
-// fails only if the output is cut off, or is something else.
-func decodeLists(b []byte) ([][]object, error) {
-	var out [][]object
+	var list []object
 	for r := (reader{b: b}); ; {
 		if r.next() == 0 {
-			return out, nil
+			return list, nil
 		}
 		v, err := r.value(0)
 		if err != nil {
@@ -99,7 +91,6 @@ func decodeLists(b []byte) ([][]object, error) {
 		if !ok {
 			return nil, fmt.Errorf("read tool's JSON: not a list")
 		}
-		list := []object{}
 		for _, it := range items {
 			o, ok := it.(object)
 			if !ok {
@@ -109,8 +100,24 @@ func decodeLists(b []byte) ([][]object, error) {
 				list = append(list, o)
 			}
 		}
-		out = append(out, list)
 	}
+}
+
+// parts cuts apart what n lines of batch mode print: arrays, but for the last, which may
+// be text; nil if it is something else.
+func parts(b []byte, n int) (out [][]byte) {
+	r := reader{b: b}
+	for ; n > 1; n-- {
+		c, from := r.next(), r.at
+		if _, err := r.value(0); err != nil || c != '[' {
+			return nil
+		}
+		out = append(out, b[from:r.at])
+	}
+	if r.next() == 0 {
+		return nil // one printed nothing
+	}
+	return append(out, b[r.at:])
 }
 
 // A reader reads JSON, and what tools take for it.

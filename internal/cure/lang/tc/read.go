@@ -9,11 +9,26 @@ import (
 )
 
 // ReadTree reads everything that tc(8) shows for dev. run gets lines for `tc -j -d`,
-// several for its batch mode, and returns what they print. What can't be read of
-// filters and classes is in the tree as something that can't be rebuilt.
-func ReadTree(dev string, run func(lines ...string) ([]byte, error)) (Tree, error) {
+// several for its batch mode, and returns what they print. What a tree like that would have
+// is asked for at once. What can't be read of filters and classes is in the tree as
+// something that can't be rebuilt.
+func ReadTree(dev string, like Tree, run func(lines ...string) ([]byte, error)) (Tree, error) {
 	var t Tree
-	out, err := run("qdisc show dev " + dev)
+	said := map[string][]byte{}
+	ask := func(lines ...string) ([]byte, error) { // for the first; the others' answers are kept
+		if said[lines[0]] == nil && len(lines) > 1 {
+			if out, err := run(lines...); err == nil {
+				for i, part := range parts(out, len(lines)) {
+					said[lines[i]] = part
+				}
+			}
+		}
+		if out := said[lines[0]]; out != nil {
+			return out, nil
+		}
+		return run(lines[0])
+	}
+	out, err := ask(append([]string{"qdisc show dev " + dev}, like.shown(dev)...)...)
 	if err != nil {
 		return t, err
 	}
@@ -21,49 +36,45 @@ func ReadTree(dev string, run func(lines ...string) ([]byte, error)) (Tree, erro
 		return t, err
 	}
 	if hasClassful(t.Qdiscs) {
-		if out, err = run("class show dev " + dev); err != nil {
+		if out, err = ask("class show dev " + dev); err != nil {
 			return t, err
 		}
 		if t.Classes, err = ParseClasses(out); err != nil {
 			t.unreadable(err)
 		}
 	}
-	return t, t.readFilters(dev, run)
-}
-
-// readFilters asks for those of all parents at once: hundreds of classes are no rarity.
-func (t *Tree) readFilters(dev string, run func(lines ...string) ([]byte, error)) error {
-	parents := filterParents(*t)
-	lines := make([]string, len(parents))
+	parents := filterParents(t)
+	lines := t.shown(dev)[:len(parents)]
 	for i, at := range parents {
-		lines[i] = "filter show dev " + dev + " parent " + at
-		if at == ingressAt || at == egressAt {
-			lines[i] = "filter show dev " + dev + " " + at
+		of := lines[i : i+1]
+		if i == 0 {
+			of = lines // hundreds of classes are no rarity
 		}
-	}
-	if len(lines) == 0 {
-		return nil
-	}
-	out, err := run(lines...)
-	if err != nil {
-		return err
-	}
-	lists, unread := decodeLists(out)
-	for i, at := range parents {
-		var fs []Filter
-		if unread == nil && len(lists) == len(lines) {
-			fs, err = filters(lists[i], at)
-		} else if out, err = run(lines[i]); err != nil {
-			return err
-		} else {
-			fs, err = ParseFilters(out, at)
+		if out, err = ask(of...); err != nil {
+			return t, err
 		}
+		fs, err := ParseFilters(out, at)
 		if err != nil {
 			fs = []Filter{{Kind: "unread", Parent: at, Opaque: err.Error()}}
 		}
 		t.Filters = append(t.Filters, fs...)
 	}
-	return nil
+	return t, nil
+}
+
+// shown are the lines that ask for the filters of a tree's parents, and for its classes if it
+// can have some.
+func (t Tree) shown(dev string) (lines []string) {
+	for _, at := range filterParents(t) {
+		if at != ingressAt && at != egressAt {
+			at = "parent " + at
+		}
+		lines = append(lines, "filter show dev "+dev+" "+at)
+	}
+	if hasClassful(t.Qdiscs) {
+		lines = append(lines, "class show dev "+dev)
+	}
+	return lines
 }
 
 // unreadable marks the tree as not rebuildable because its classes can't be

@@ -59,7 +59,7 @@ func mapKeys(m map[string]string) func(func(string) bool) {
 // readArchive reads a tree from what `tc -j -d …` printed on kernel 7.3 with iproute2 6.1.
 func readArchive(t *testing.T, ar *txtar.Archive) tc.Tree {
 	t.Helper()
-	tree, err := tc.ReadTree("wan", func(lines ...string) (out []byte, err error) {
+	tree, err := tc.ReadTree("wan", tc.Tree{}, func(lines ...string) (out []byte, err error) {
 		for _, line := range lines {
 			i := slices.IndexFunc(ar.Files, func(f txtar.File) bool { return f.Name == "tc -j -d "+line })
 			switch {
@@ -296,7 +296,7 @@ func TestNoJSON(t *testing.T) {
 	}
 	// Of a tree with such a part the rest is read, and the part is never made again.
 	for _, cut := range []string{`[{"protocol":"all"`, "no list"} {
-		tree, err := tc.ReadTree("wan", func(lines ...string) ([]byte, error) {
+		tree, err := tc.ReadTree("wan", tc.Tree{}, func(lines ...string) ([]byte, error) {
 			switch {
 			case strings.HasPrefix(lines[0], "qdisc"):
 				return []byte(`[{"kind":"htb","handle":"1:","root":true,"options":{"default":"0x10","r2q":"ten"}},{"kind":"ingress","handle":"ffff:","parent":"ffff:fff1"}]`), nil

@@ -158,7 +158,7 @@ func (b *Backend) rehearse(ctx context.Context, p plan.Plan, now, want tc.State)
 	for _, w := range want.Devices {
 		a := now.Device(w.Name)
 		if w.Exists && !a.Exists {
-			if have, err := Probe(ctx, b.Runner, nil, false, true); err == nil && !have["ifb"] {
+			if have, err := Probe(ctx, b.Runner, nil, true); err == nil && !have["ifb"] {
 				return missingKind("shape "+p.WAN, "ifb", nil)
 			}
 		}

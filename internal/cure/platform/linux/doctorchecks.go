@@ -17,7 +17,7 @@ import (
 
 // modules tests which qdiscs the kernel really has.
 func (e *examination) modules() {
-	kinds, err := Probe(e.Ctx, e.Runner, []string{"cake", "htb", "fq_codel", "ingress"}, true, true)
+	kinds, err := Probe(e.Ctx, e.Runner, []string{"cake", "htb", "fq_codel", "ingress", "mirred"}, true)
 	if err != nil {
 		e.Skip("kernel modules", "they can't be tried: "+err.Error())
 		return

@@ -275,7 +275,7 @@ func observeDevice(ctx context.Context, r platform.Runner, d *tc.Device, withFea
 
 // ReadTree reads the qdiscs, classes and filters of one device.
 func ReadTree(ctx context.Context, r platform.Runner, dev string) (tc.Tree, error) {
-	t, err := tc.ReadTree(dev, func(lines ...string) (out []byte, err error) {
+	t, err := tc.ReadTree(dev, tc.Tree{}, func(lines ...string) (out []byte, err error) {
 		if len(lines) > 1 && !strings.ContainsAny(dev, `#"'\`) { // to a batch they mean something
 			return platform.OutputOf(ctx, r, []byte(strings.Join(lines, "\n")+"\n"), "tc", "-j", "-d", "-batch", "-")
 		}

@@ -26,19 +26,13 @@ func batch(ctx context.Context, r platform.Runner, lines []string) (string, erro
 	return string(out), nil
 }
 
-// Probe tests which kinds of qdisc the kernel really has and, if asked, the
-// mirred action ("mirred") and ifb devices ("ifb"). It returns an error if the
-// test could not run.
-func Probe(ctx context.Context, r platform.Runner, kinds []string, mirred, ifb bool) (map[string]bool, error) {
+// Probe tests which kinds of qdisc and actions of filters the kernel really has and, if
+// asked, ifb devices ("ifb"). It returns an error if the test could not run.
+func Probe(ctx context.Context, r platform.Runner, kinds []string, ifb bool) (map[string]bool, error) {
 	have := map[string]bool{}
 	var lines []string // each kind is shown, and goes again before the next
 	for _, k := range kinds {
-		lines = append(lines, trial(k), "qdisc show dev lo", "qdisc del dev lo root", "qdisc del dev lo ingress")
-	}
-	if mirred {
-		lines = append(lines, "qdisc add dev lo handle ffff: ingress",
-			"filter add dev lo parent ffff: protocol all pref 1 u32 match u32 0 0 classid 1:1 action mirred egress redirect dev lo",
-			"filter show dev lo parent ffff:")
+		lines = append(append(lines, trial(k)...), "qdisc del dev lo root", "qdisc del dev lo ingress")
 	}
 	if len(lines) > 0 {
 		out, err := batch(ctx, r, lines)
@@ -48,7 +42,6 @@ func Probe(ctx context.Context, r platform.Runner, kinds []string, mirred, ifb b
 		for _, k := range kinds {
 			have[k] = strings.Contains(out, `"kind":"`+k+`"`)
 		}
-		have["mirred"] = strings.Contains(out, `"mirred_action":"redirect"`)
 	}
 	if ifb {
 		out, _, err := r.Run(ctx, []string{"unshare", "--net", "--", "ip", "-force", "-j", "-d", "-batch", "-"},
@@ -61,26 +54,23 @@ func Probe(ctx context.Context, r platform.Runner, kinds []string, mirred, ifb b
 	return have, nil
 }
 
-// probeRules tests whether u32 filters with the skbedit action can set a
-// packet's tin in CAKE (plan.Shaper.PacketRules).
-func probeRules(ctx context.Context, r platform.Runner) (bool, error) {
-	out, err := batch(ctx, r, []string{"qdisc add dev lo root handle 1: cake",
-		"filter add dev lo parent 1: protocol ip pref 1 u32 match u32 0x110000 0xff0000 at 8 action skbedit priority 1:4",
-		"filter show dev lo parent 1:"})
-	return strings.Contains(out, `"kind":"skbedit"`), err
-}
-
-// trial is the line that tries a kind of qdisc on a loopback.
-func trial(kind string) string {
+// trial are the lines that try a kind on a loopback, and show it.
+func trial(kind string) []string {
+	add := "qdisc add dev lo root handle 1: " + kind
 	switch kind {
 	case "ingress", "clsact":
-		return "qdisc add dev lo " + kind
+		add = "qdisc add dev lo " + kind
 	case "tbf": // this and the next have mandatory options
-		return "qdisc add dev lo root handle 1: tbf rate 1mbit burst 3000 latency 50ms"
+		add += " rate 1mbit burst 3000 latency 50ms"
 	case "ets":
-		return "qdisc add dev lo root handle 1: ets bands 3"
+		add += " bands 3"
+	case "skbedit": // it sets a packet's tin in CAKE (plan.Shaper.PacketRules)
+		return []string{"qdisc add dev lo root handle 1: cake", "filter add dev lo parent 1: protocol ip pref 1 u32 match u32 0x110000 0xff0000 at 8 action skbedit priority 1:4", "filter show dev lo parent 1:"}
+	case "mirred", "ctinfo":
+		action := map[string]string{"mirred": "mirred egress redirect dev lo", "ctinfo": "ctinfo cpmark 0xf000000"}[kind]
+		return []string{"qdisc add dev lo handle ffff: ingress", "filter add dev lo parent ffff: protocol all pref 1 u32 match u32 0 0 at 0 classid 1:1 action " + action, "filter show dev lo parent ffff:"}
 	}
-	return "qdisc add dev lo root handle 1: " + kind
+	return []string{add, "qdisc show dev lo"}
 }
 
 // checkRestorable tests that every foreign shaper that the change replaces can
@@ -137,7 +127,7 @@ func rebuildOnScratch(ctx context.Context, r platform.Runner, t tc.Tree) (tc.Tre
 	for _, c := range t.OnLoopback().Build("lo") {
 		lines = append(lines, strings.Join(c[1:], " "))
 	}
-	return tc.ReadTree("lo", func(show ...string) ([]byte, error) {
+	return tc.ReadTree("lo", t.OnLoopback(), func(show ...string) ([]byte, error) {
 		out, err := batch(ctx, r, slices.Concat(lines, show))
 		return []byte(out), err
 	})

@@ -165,27 +165,24 @@ func Detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Capab
 		lan, only = lanOf(ctx, r, wan, lan)
 	}
 	f := plan.Capabilities{Platform: Name, Language: Language(), WAN: wan, LAN: lan, OneLAN: only, IFB: true, Offloads: []plan.Offload{}}
-	s, err := observe(ctx, r, []string{wan}, nil, nil)
-	if err != nil {
-		return f, err
-	}
-	d := s.Device(wan)
-	f.MTU = d.MTU
 	links, err := readLinks(ctx, r)
 	if err != nil {
 		return f, err
 	}
 	for _, l := range links {
 		if l.Name == wan {
-			f.PointToPoint = l.NoEthernet
+			f.MTU, f.PointToPoint = l.MTU, l.NoEthernet
+			if _, err := ReadTree(ctx, r, wan); err != nil {
+				return f, err
+			}
 		}
 	}
-	have, err := Probe(ctx, r, []string{"cake", "htb", "fq_codel", "pfifo", "ingress"}, true, true)
+	have, err := Probe(ctx, r, []string{"cake", "htb", "fq_codel", "pfifo", "ingress", "mirred", "skbedit", "ctinfo"}, true)
 	var missing *platform.MissingToolError
 	switch {
 	case errors.As(err, &missing): // a kernel that is not tried for want of a tool has no classes that it can't have
 		f.Untried = err.Error()
-		f.NoClasses, f.NoMarks = probeClasses(ctx, r)
+		f.NoClasses, f.NoMarks = probeClasses(ctx, r, nil)
 		f.NoBPF, f.SlowBPF = probeBPF(ctx, r).facts()
 	case err != nil:
 		f.Untried = err.Error()
@@ -194,10 +191,9 @@ func Detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Capab
 		f.AQMs = []plan.AQM{}
 		if have["cake"] {
 			f.AQMs = append(f.AQMs, plan.CAKE)
-			ok, err := probeRules(ctx, r)
-			f.NoRules = err == nil && !ok
+			f.NoRules = !have["skbedit"]
 		}
-		f.NoClasses, f.NoMarks = probeClasses(ctx, r)
+		f.NoClasses, f.NoMarks = probeClasses(ctx, r, have)
 		f.NoBPF, f.SlowBPF = probeBPF(ctx, r).facts()
 		if have["htb"] && have["fq_codel"] {
 			f.AQMs = append(f.AQMs, plan.FQCoDel)

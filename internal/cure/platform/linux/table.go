@@ -180,9 +180,9 @@ func withoutClasses() *platform.Setting {
 
 // probeClasses tests whether kernel and tools support classes: nftables with
 // meters and, for downloads on an ifb, the ctinfo action. It returns why not,
-// "" if they do. Where there is no unshare(1), nft(8) checks rules without loading
-// them, and the ctinfo action is there if its module is.
-func probeClasses(ctx context.Context, r platform.Runner) (why string, noMarks bool) {
+// "" if they do. have is what Probe has found. Where there is no unshare(1), nft(8) checks
+// rules without loading them, and the ctinfo action is there if its module is.
+func probeClasses(ctx context.Context, r platform.Runner, have map[string]bool) (why string, noMarks bool) {
 	argv := []string{"unshare", "--net", "--", "nft", "--echo", "-f", "-"}
 	out, said, err := r.Run(ctx, argv, []byte(nft.Sample().Text))
 	taken := strings.Contains(string(out), "update @")
@@ -205,10 +205,7 @@ func probeClasses(ctx context.Context, r platform.Runner) (why string, noMarks b
 		found, _ := platform.Output(ctx, r, "find", "/lib/modules", "/sys/module", "-name", "act_ctinfo*") // fails if one of them is not there
 		return "", len(found) == 0
 	}
-	shown, err := batch(ctx, r, []string{"qdisc add dev lo handle ffff: ingress",
-		"filter add dev lo parent ffff: protocol all pref 1 u32 match u32 0 0 at 0 action ctinfo cpmark 0xf000000",
-		"filter show dev lo parent ffff:"})
-	return "", err == nil && !strings.Contains(shown, `"kind":"ctinfo"`)
+	return "", have != nil && !have["ctinfo"]
 }
 
 // checkRules is the command that checks rules, and loads none.
