@@ -35,7 +35,7 @@ func newClassifierCommand() *cobra.Command {
 				if args[0] != bpf.Build() {
 					return fmt.Errorf("the unbloat on the router is another version (program %s, not %s)", bpf.Build(), args[0])
 				}
-				return bpf.Able()
+				return bpf.Check(bpf.Wanted{})
 			}},
 		&cobra.Command{Use: "check", Short: "Find out whether the kernel takes it", Args: cobra.NoArgs, RunE: given(bpf.Check)},
 		&cobra.Command{Use: "altered", Short: "Find out whether what is pinned for it has other constants", Args: cobra.NoArgs,

@@ -16,9 +16,6 @@ var errNone = errors.New("this build has no BPF program")
 // Known reports whether a program's tag is that of ours: this build has none.
 func Known(what, tag string) bool { return false }
 
-// Able says that this build has no program.
-func Able() error { return errNone }
-
 // Check says that this build has no program.
 func Check(Wanted) error { return errNone }
 

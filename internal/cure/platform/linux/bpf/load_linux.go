@@ -205,28 +205,18 @@ func Known(what, tag string) bool {
 	})
 }
 
-// Able tests whether the kernel takes the largest of the programs, of any policy: a slow router
-// takes seconds for all of them, and Check tries them. It leaves nothing behind.
-func Able() error {
+// Check tests whether the kernel takes the largest of the programs: a slow router takes seconds
+// for all of them. It leaves nothing behind.
+func Check(w Wanted) error {
 	if err := liftLimit(); err != nil {
 		return told(err)
 	}
-	spec, err := prepared(classify.Policy{}, Wanted{}.setting(0), false)
+	spec, err := prepared(w.Policy, w.setting(0), false)
 	if err != nil {
 		return told(err)
 	}
 	maps.DeleteFunc(spec.Programs, func(name string, _ *ebpf.ProgramSpec) bool { return name != ProgramUp })
 	c, err := ebpf.NewCollection(spec)
-	if err == nil {
-		err = tryFilter(c.Programs[ProgramUp])
-		c.Close()
-	}
-	return told(err)
-}
-
-// Check tests whether the kernel accepts the programs. It leaves nothing behind.
-func Check(w Wanted) error {
-	c, err := collection(w, w.Key(), "")
 	if err == nil {
 		err = tryFilter(c.Programs[ProgramUp])
 		c.Close()
