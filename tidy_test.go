@@ -432,7 +432,7 @@ func sleeps() map[string]struct {
 		"internal/cure/platform/linux/lab_classes_linux_test.go":  {2, virtual},
 		"internal/cure/platform/linux/lab_domains_linux_test.go":  {1, virtual},
 		"internal/cure/platform/linux/lab_families_linux_test.go": {2, virtual},
-		"internal/cure/platform/linux/lab_marks_linux_test.go":    {1, virtual}, // a flood at a rate
+		"internal/cure/platform/linux/lab_marks_linux_test.go":    {2, virtual}, // a flood at a rate, and its end on its way
 		"internal/cure/platform/linux/bpf/guest_linux_test.go":    {1, virtual},
 		"internal/measure/protocol/lab_linux_test.go":             {2, virtual},
 		"internal/cure/remote/lab_linux_test.go":                  {1, virtual},
