@@ -64,9 +64,9 @@ PROGRAMS := bin/labtest
 .PHONY: programs
 programs:
 	@mkdir -p $(PROGRAMS)/next
-	@$(GO) build -buildvcs=false -o $(PROGRAMS)/next/ ./cmd/unbloat ./cmd/unbloat-lab
+	@$(GO) build -buildvcs=false -o $(PROGRAMS)/next/ ./cmd/unbloat ./cmd/unbloat-lab ./cmd/unbloat/testdata/actor
 	@$(GO) build -tags $$(scripts/router tags) -o /dev/null ./cmd/unbloat # for three tests, which build it again
-	@cd $(PROGRAMS) && for p in unbloat unbloat-lab; do cmp -s next/$$p $$p || cp next/$$p $$p; done
+	@cd $(PROGRAMS) && for p in unbloat unbloat-lab actor; do cmp -s next/$$p $$p || cp next/$$p $$p; done
 
 .PHONY: modules
 modules: ## npm's modules for the web pages and for other projects' browser clients

@@ -35,6 +35,7 @@ import (
 	"unbloat/internal/show/cli"
 	"unbloat/testkit/await"
 	"unbloat/testkit/fake"
+	"unbloat/testkit/labtest"
 	"unbloat/unit"
 )
 
@@ -116,8 +117,9 @@ func apart(t *testing.T, lasts time.Duration) bool {
 	if os.Getenv(apartEnv) != "" {
 		return true
 	}
-	const script = `root=$1 self=$2; shift 2
+	const script = `root=$1 self=$2 actor=$3; shift 3
 mount -t tmpfs none "$root" && cd "$root" && mkdir -m 1777 tmp && : >unbloat.test && mount --bind "$self" unbloat.test || exit 77
+: >actor && mount --bind "$actor" actor || exit 77
 for dir in proc dev usr lib lib64; do
 	[ -e "/$dir" ] || continue
 	mkdir "$dir" && mount --rbind "/$dir" "$dir" || exit 77
@@ -129,9 +131,9 @@ exec chroot . /unbloat.test "$@"`
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command("unshare", "-Urnm", "sh", "-c", script, "sh", t.TempDir(), self,
+	c := exec.Command("unshare", "-Urnm", "sh", "-c", script, "sh", t.TempDir(), self, labtest.Actor(t),
 		"-test.run", "^"+t.Name()+"$", "-test.v", "-test.count=1", "-test.timeout", (lasts + 5*time.Minute).String())
-	c.Env = append(os.Environ(), apartEnv+"=1", "TMPDIR=/tmp", "HOME=/tmp/home", "GOGC=100") // as a user's, for its memory
+	c.Env = append(os.Environ(), apartEnv+"=1", "UNBLOAT_PROGRAMS=/", "TMPDIR=/tmp", "HOME=/tmp/home", "GOGC=100") // as a user's, for its memory
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	var out said
 	c.Stdout, c.Stderr = &out, &out

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -20,50 +19,14 @@ import (
 	"unbloat/internal/show/cli"
 	"unbloat/testkit/await"
 	"unbloat/testkit/fake"
+	"unbloat/testkit/labtest"
 	"unbloat/testkit/pfctl"
 	"unbloat/testkit/pfsensefake"
 )
 
-// onStage is the environment variable with the socket of a fake router. With it
-// this binary, under another name, is one of the router's programs.
+// onStage is the environment variable with the socket of a fake router, whose programs
+// are testdata/actor.
 const onStage = "UNBLOAT_TEST_PLATFORM"
-
-// A call is a run of one of the router's programs, an answer its result.
-type call struct {
-	Argv  []string
-	Stdin []byte
-}
-
-type answer struct {
-	Out, Err []byte
-	Failed   bool
-}
-
-// act runs as one of the router's programs: it asks the fake.
-func act(socket, name string) int {
-	in, err := io.ReadAll(os.Stdin)
-	if err != nil {
-		panic(err)
-	}
-	c, err := net.Dial("unix", socket)
-	if err != nil {
-		panic(err)
-	}
-	defer c.Close()
-	if err := json.NewEncoder(c).Encode(call{append([]string{name}, os.Args[1:]...), in}); err != nil {
-		panic(err)
-	}
-	var a answer
-	if err := json.NewDecoder(c).Decode(&a); err != nil {
-		panic(err)
-	}
-	os.Stdout.Write(a.Out)
-	os.Stderr.Write(a.Err)
-	if a.Failed {
-		return 1
-	}
-	return 0
-}
 
 // A stage is a fake router whose programs are in PATH.
 type stage struct {
@@ -82,12 +45,13 @@ func newStage(t *testing.T, m *fake.Machine, r platform.Runner, text func() stri
 	if err := os.Mkdir(s.path, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := []string{"unbloat"} // what asks for its own classifier
 	for name := range m.Tools {
-		if err := os.Symlink(self, filepath.Join(s.path, filepath.Base(name))); err != nil {
+		names = append(names, filepath.Base(name))
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if err := os.Symlink(labtest.Actor(t), filepath.Join(s.path, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -112,14 +76,20 @@ func newStage(t *testing.T, m *fake.Machine, r platform.Runner, text func() stri
 
 func (s *stage) answer(c net.Conn) {
 	defer c.Close()
-	var x call
+	var x struct { // as testdata/actor writes it
+		Argv  []string
+		Stdin []byte
+	}
 	if json.NewDecoder(c).Decode(&x) != nil {
 		return
 	}
 	s.Lock()
 	out, errOut, err := s.router.Run(context.Background(), x.Argv, x.Stdin)
 	s.Unlock()
-	_ = json.NewEncoder(c).Encode(answer{out, errOut, err != nil})
+	_ = json.NewEncoder(c).Encode(struct {
+		Out, Err []byte
+		Failed   bool
+	}{out, errOut, err != nil})
 }
 
 // Text returns the state of the router.

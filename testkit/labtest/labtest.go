@@ -242,9 +242,20 @@ func Binary(t testing.TB) string {
 	return path
 }
 
+// Actor builds the program that plays those of a fake router, and returns its path.
+func Actor(t testing.TB) string {
+	t.Helper()
+	path, err := builtActor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 var (
-	builtUnbloat = sync.OnceValues(func() (string, error) { return build("unbloat") })
-	builtLab     = sync.OnceValues(func() (string, error) { return build("unbloat-lab") })
+	builtUnbloat = sync.OnceValues(func() (string, error) { return build("cmd/unbloat") })
+	builtLab     = sync.OnceValues(func() (string, error) { return build("cmd/unbloat-lab") })
+	builtActor   = sync.OnceValues(func() (string, error) { return build("cmd/unbloat/testdata/actor") })
 )
 
 // madeEnv names the directory in which `make test` has made the programs. Go runs a test
@@ -267,8 +278,9 @@ func Tracks(t testing.TB) {
 	}
 }
 
-// build builds one of cmd's programs, unless it was made before.
-func build(program string) (string, error) {
+// build builds the program of a directory, unless it was made before.
+func build(dir string) (string, error) {
+	program := filepath.Base(dir)
 	if made := os.Getenv(madeEnv); made != "" {
 		path := filepath.Join(made, program)
 		_, err := os.Stat(path)
@@ -288,7 +300,7 @@ func build(program string) (string, error) {
 			return "", err
 		}
 	}
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", fresh, "./cmd/"+program)
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", fresh, "./"+dir)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
