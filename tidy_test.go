@@ -588,7 +588,8 @@ func TestSpecification(t *testing.T) {
 
 // ranTests reads the events of `go test -json` in the files of a directory: which tests
 // have passed, by package and name, and a line for each that was skipped, with the reason
-// that it gave. Without a directory it returns nil.
+// that it gave. One of which all parts were skipped has not passed. Without a directory it
+// returns nil.
 func ranTests(t *testing.T, dir string) (passed map[string]bool, skipped []string) {
 	t.Helper()
 	if dir == "" {
@@ -605,6 +606,7 @@ func ranTests(t *testing.T, dir string) (passed map[string]bool, skipped []strin
 			t.Fatal(err)
 		}
 		said := map[string]string{} // test → the last line that says SKIPPED
+		parts := map[string]bool{}  // test with parts → whether one of them has passed
 		for line := range strings.Lines(string(text)) {
 			var e struct{ Action, Package, Test, Output string }
 			if err := json.Unmarshal([]byte(line), &e); err != nil {
@@ -616,13 +618,20 @@ func ranTests(t *testing.T, dir string) (passed map[string]bool, skipped []strin
 				if _, why, ok := strings.Cut(e.Output, "SKIPPED"); ok {
 					said[name] = strings.TrimSpace(why)
 				}
-			case "pass":
-				if e.Test != "" {
-					passed[name] = true
+			case "pass", "skip":
+				if e.Test == "" {
+					continue
 				}
-			case "skip":
-				if e.Test != "" {
+				one, has := parts[name]
+				ran := e.Action == "pass" && (one || !has)
+				if ran {
+					passed[name] = true
+				} else if !has {
 					skipped = append(skipped, "SKIPPED "+name+said[name])
+				}
+				if i := strings.LastIndex(e.Test, "/"); i >= 0 {
+					whole := strings.TrimSuffix(name, e.Test[i:])
+					parts[whole] = parts[whole] || ran
 				}
 			}
 		}
