@@ -223,11 +223,7 @@ func In(ctx context.Context, node string, argv ...string) *exec.Cmd {
 // Programs builds the lab's programs from this tree, and returns their paths.
 func Programs(t testing.TB) lab.Programs {
 	t.Helper()
-	path, err := builtLab()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lab.Programs{Lab: path, Unbloat: Binary(t)}
+	return lab.Programs{Lab: must(t, builtLab), Unbloat: Binary(t)}
 }
 
 // Binary builds unbloat from this tree and returns its path, beside which Programs puts
@@ -235,17 +231,18 @@ func Programs(t testing.TB) lab.Programs {
 // an output alone that is already what would be linked.
 func Binary(t testing.TB) string {
 	t.Helper()
-	path, err := builtUnbloat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return must(t, builtUnbloat)
 }
 
 // Actor builds the program that plays those of a fake router, and returns its path.
 func Actor(t testing.TB) string {
 	t.Helper()
-	path, err := builtActor()
+	return must(t, builtActor)
+}
+
+func must(t testing.TB, built func() (path string, err error)) string {
+	t.Helper()
+	path, err := built()
 	if err != nil {
 		t.Fatal(err)
 	}

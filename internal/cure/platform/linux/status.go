@@ -172,7 +172,7 @@ func Detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Capab
 	for _, l := range links {
 		if l.Name == wan {
 			f.MTU, f.PointToPoint = l.MTU, l.NoEthernet
-			if _, err := ReadTree(ctx, r, wan); err != nil {
+			if _, err := ReadTree(ctx, r, wan); err != nil { // as where tc(8) is missing
 				return f, err
 			}
 		}
