@@ -239,6 +239,7 @@ func sameAsTest(t *testing.T, f found, line shape) {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ctx) }()
 	defer func() { cancel(); <-served }()
+	line.noUDP = false // by which it probes
 	client, err := phases.Dial(t.Context(), line.proxy(t, server.Addr().String()), phases.Options{})
 	if err != nil {
 		t.Fatal(err)
