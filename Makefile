@@ -51,9 +51,9 @@ test: ## every test, those on the real kernel too, and last the list of those th
 
 # What tests share, made once before any of them starts: two at a time, since packages are fetched while Go compiles.
 .PHONY: ready
-ready: lint kernel modules programs
+ready: lint kernel modules programs debian-kernel
 ifneq ($(filter ready,$(MAKECMDGOALS)),)
-kernel modules: | setup-test
+kernel modules debian-kernel: | setup-test
 programs: | build
 lint: | build
 endif
@@ -90,6 +90,9 @@ setup-router: # without them the sizes are estimates
 	@scripts/setup router || true
 setup-bench: # without ns-3 the comparison with it says SKIPPED
 	@scripts/setup bench || echo "setup: ns-3 is missing; the comparison with it will be SKIPPED"
+
+.PHONY: debian-kernel
+debian-kernel: # not every system's apt has Debian's packages
 	@scripts/debian-kernels 6.1 || echo "setup: Debian's kernel is missing; what a packet costs a router will be SKIPPED"
 
 .PHONY: check short
@@ -194,7 +197,7 @@ check-deploy: ## contrib/deploy's files against the formats' own types; a module
 	cd contrib/deploy/validate && CGO_ENABLED=0 $(GO) test ./...
 
 .PHONY: bench
-bench: setup-test setup-bench build kernel ## benchmarks; the lab's speed among them
+bench: setup-test setup-bench debian-kernel build kernel ## benchmarks; the lab's speed among them
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./lab
 	$(GO) test -run '^$$' -bench . -benchmem $$($(GO) list ./... | grep -v unbloat/lab)
 

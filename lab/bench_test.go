@@ -6,17 +6,17 @@ import (
 
 	"unbloat/lab"
 	"unbloat/lab/scenario"
+	"unbloat/testkit/await"
 	"unbloat/testkit/labtest"
 	"unbloat/unit"
 )
 
-// BenchmarkLab measures the lab's speed: 4 + 4 flows at 30/5 Mbit/s for 60
-// virtual seconds, on one CPU, and as many such homes in parallel as there are
-// CPUs. The promise is at most 12 for wall-s/60s.
-func BenchmarkLab(b *testing.B) {
+// minuteOfFlows is a home with 4 + 4 flows at 30/5 Mbit/s for 60 virtual seconds.
+func minuteOfFlows(tb testing.TB) (lab.Kernel, lab.Guest) {
+	tb.Helper()
 	kernel, err := lab.FindKernel(lab.Virtual)
 	if err != nil {
-		b.Skipf("SKIPPED: %v", err)
+		tb.Skipf("SKIPPED: %v", err)
 	}
 	s := &scenario.Scenario{
 		Name: "speed",
@@ -30,7 +30,25 @@ func BenchmarkLab(b *testing.B) {
 		},
 		Cases: []scenario.Case{{Name: "one", Router: scenario.Router{Mode: scenario.ModeNone}}},
 	}
-	g := lab.Guest{Engine: kernel.Engine, Scenario: s, Case: "one", Programs: labtest.Programs(b), Server: true}
+	return kernel, lab.Guest{Engine: kernel.Engine, Scenario: s, Case: "one", Programs: labtest.Programs(tb), Server: true}
+}
+
+// A minute of a home in the lab costs twelve seconds at most, its guest's boot with it.
+func TestMinuteAlone(t *testing.T) {
+	kernel, g := minuteOfFlows(t)
+	await.Costs(t, 12*time.Second, func() {
+		if r, _, err := lab.Boot(t.Context(), kernel, g, nil); err != nil {
+			t.Error(err)
+		} else if r.VirtualSeconds < 60 {
+			t.Errorf("%.1f virtual seconds, less than a minute", r.VirtualSeconds)
+		}
+	})
+}
+
+// BenchmarkLab measures the lab's speed on one CPU, and of as many such homes in parallel as
+// there are CPUs.
+func BenchmarkLab(b *testing.B) {
+	kernel, g := minuteOfFlows(b)
 	boot := func(b *testing.B) float64 {
 		r, wall, err := lab.Boot(b.Context(), kernel, g, nil)
 		if err != nil {

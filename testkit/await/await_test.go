@@ -31,6 +31,7 @@ type failing struct {
 
 func (f *failing) Helper()               {}
 func (f *failing) Fatalf(string, ...any) { f.failed = true }
+func (f *failing) Error(...any)          { f.failed = true }
 
 func TestFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

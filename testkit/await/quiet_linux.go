@@ -2,7 +2,9 @@ package await
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -53,6 +55,58 @@ func Meanwhile(t testing.TB) (quiet func()) {
 			t.Skipf("SKIPPED: it needs a quiet machine; other programs kept %.0f %% of this one's processors busy", 100*others)
 		}
 	}
+}
+
+// Costs holds what some work takes of processors, in this process and in children that have
+// ended when it is done, to a promise. The promise is of a processor as usual holds; one
+// that is slower, or that others share for the moment, may take longer in proportion. What
+// disturbs work only makes it dearer, so that one turn of three within the promise is enough.
+// It is for a quiet machine.
+func Costs(t testing.TB, promise time.Duration, work func()) {
+	t.Helper()
+	Quiet(t)
+	costs(t, promise, work)
+}
+
+func costs(t testing.TB, promise time.Duration, work func()) {
+	t.Helper()
+	for turn := 1; ; turn++ {
+		slow, before := slowness(), used(t)
+		work()
+		took := used(t) - before
+		slow = max(1, (slow+slowness())/2)
+		text := fmt.Sprintf("%v of a processor, at most %v where one is not slower than usual; this one takes %.2f times as long",
+			took.Round(time.Millisecond), promise, slow)
+		switch {
+		case took.Seconds() <= promise.Seconds()*slow:
+			t.Log(text)
+			return
+		case turn == 3:
+			t.Error(text)
+			return
+		}
+		t.Log(text + "; again")
+	}
+}
+
+// usual is how long the sorting of slowness takes on a server's core of 2020.
+const usual = 18 * time.Millisecond
+
+// slowness is how many times as long as usual sorting some numbers takes.
+func slowness() float64 {
+	var took []time.Duration
+	for range 5 {
+		random := rand.New(rand.NewPCG(1, 2))
+		v := make([]uint64, 200_000)
+		for i := range v {
+			v[i] = random.Uint64()
+		}
+		began := time.Now()
+		slices.Sort(v)
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	return took[len(took)/2].Seconds() / usual.Seconds()
 }
 
 // used is the time of processors that this process and its children that have ended have

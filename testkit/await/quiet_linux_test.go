@@ -23,3 +23,20 @@ func TestUsed(t *testing.T) {
 		t.Error("no time is too much")
 	}
 }
+
+// Work that costs more than was promised fails in its third turn, on a slow processor too.
+func TestCosts(t *testing.T) {
+	turns := 0
+	burn := func() {
+		turns++
+		for began := used(t); used(t)-began < 20*time.Millisecond; {
+		}
+	}
+	if costs(t, time.Hour, burn); turns != 1 {
+		t.Errorf("it took %d turns", turns)
+	}
+	f := &failing{TB: t}
+	if costs(f, time.Microsecond, burn); !f.failed || turns != 4 {
+		t.Errorf("failed %v, after %d turns in all", f.failed, turns)
+	}
+}

@@ -2,7 +2,10 @@
 
 package await
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // Quiet skips a test whose figures are taken in real time where other programs keep the
 // machine busy. How busy this system is it can't tell, so it skips.
@@ -13,3 +16,6 @@ func Quiet(t testing.TB) {
 
 // Meanwhile is as Quiet, and looks back: it skips too.
 func Meanwhile(t testing.TB) (quiet func()) { return func() { t.Helper(); Quiet(t) } }
+
+// Costs is as Quiet.
+func Costs(t testing.TB, _ time.Duration, _ func()) { t.Helper(); Quiet(t) }

@@ -29,7 +29,7 @@ import (
 )
 
 // benchServer runs all our servers until the benchmark ends.
-func benchServer(b *testing.B, o serve.Options) *serve.Server {
+func benchServer(b testing.TB, o serve.Options) *serve.Server {
 	b.Helper()
 	o.Listen = "127.0.0.1:0"
 	s, err := serve.Listen(o)
@@ -45,7 +45,7 @@ func benchServer(b *testing.B, o serve.Options) *serve.Server {
 
 // cpuOf returns the processor time that a process has used, in seconds
 // (proc_pid_stat(5)).
-func cpuOf(b *testing.B, pid int) float64 {
+func cpuOf(b testing.TB, pid int) float64 {
 	b.Helper()
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -81,46 +81,62 @@ func plenty() serve.Limits {
 }
 
 // BenchmarkTCPAgainstIperf3 compares one TCP flow over the loopback, with our
-// client and server in this process, to iperf3 -c and -s: the ratios of rate,
-// and of processor time per bit. The two take turns, and the medians are
-// reported.
+// client and server in this process, to iperf3 -c and -s.
 func BenchmarkTCPAgainstIperf3(b *testing.B) {
-	path, err := exec.LookPath("iperf3")
-	if err != nil {
-		b.Skipf("SKIPPED: %v", err)
-	}
-	s := benchServer(b, serve.Options{Limits: plenty()})
-	c, err := phases.Dial(b.Context(), s.Addr().String(), phases.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer c.Close()
 	for b.Loop() {
-		var mine, theirs, rates, costs []float64
-		for range rounds {
-			rate, cpu := oursRun(b, c)
-			iperfRate, iperfCPU := iperf3Run(b, path)
-			mine, theirs = append(mine, rate), append(theirs, iperfRate)
-			rates, costs = append(rates, rate/iperfRate), append(costs, cpu/rate/(iperfCPU/iperfRate))
+		for what, v := range againstIperf3(b, rounds, benchTime) {
+			b.ReportMetric(v, what)
 		}
-		b.ReportMetric(median(mine)/1e9, "Gbit/s")
-		b.ReportMetric(median(theirs)/1e9, "iperf3-Gbit/s")
-		b.ReportMetric(median(rates), "rate-ratio")
-		b.ReportMetric(median(costs), "cpu-per-bit-ratio")
 	}
 	b.ReportMetric(0, "ns/op")
 }
 
+// A flow over the loopback reaches 0.95 of iperf3's rate at no more processor time per bit.
+func TestTCPAgainstIperf3Alone(t *testing.T) {
+	await.Quiet(t)
+	got := againstIperf3(t, 3, time.Second)
+	t.Logf("%.2f of iperf3's rate, at %.2f of its processor time per bit", got[rateRatio], got[costRatio])
+	if !(got[rateRatio] >= 0.95) || !(got[costRatio] > 0 && got[costRatio] <= 1) {
+		t.Errorf("%.2f of iperf3's rate, at %.2f of its processor time per bit; want 0.95 and 1", got[rateRatio], got[costRatio])
+	}
+}
+
+const rateRatio, costRatio = "rate-ratio", "cpu-per-bit-ratio"
+
+// againstIperf3 returns the rates of a flow of ours and of iperf3's, and the ratios of rate
+// and of processor time per bit. The two take turns of this length, and the medians count.
+func againstIperf3(t testing.TB, turns int, each time.Duration) map[string]float64 {
+	t.Helper()
+	path, err := exec.LookPath("iperf3")
+	if err != nil {
+		t.Skipf("SKIPPED: %v", err)
+	}
+	s := benchServer(t, serve.Options{Limits: plenty()})
+	c, err := phases.Dial(t.Context(), s.Addr().String(), phases.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var mine, theirs, rates, costs []float64
+	for range turns {
+		rate, cpu := oursRun(t, c, each)
+		iperfRate, iperfCPU := iperf3Run(t, path, each)
+		mine, theirs = append(mine, rate), append(theirs, iperfRate)
+		rates, costs = append(rates, rate/iperfRate), append(costs, cpu/rate/(iperfCPU/iperfRate))
+	}
+	return map[string]float64{"Gbit/s": median(mine) / 1e9, "iperf3-Gbit/s": median(theirs) / 1e9, rateRatio: median(rates), costRatio: median(costs)}
+}
+
 // oursRun returns the rate of one flow of ours in bit/s, and the processor time
 // of both ends.
-func oursRun(b *testing.B, c *phases.Client) (rate, cpu float64) {
+func oursRun(b testing.TB, c *phases.Client, each time.Duration) (rate, cpu float64) {
 	b.Helper()
 	before := cpuOf(b, os.Getpid())
 	f, err := c.StartFlows(b.Context(), phases.FlowSpec{Dir: phases.Up, Flows: 1})
 	if err != nil {
 		b.Fatal(err)
 	}
-	time.Sleep(benchTime)
+	time.Sleep(each)
 	r, err := f.Stop(b.Context())
 	if err != nil {
 		b.Fatal(err)
@@ -130,7 +146,7 @@ func oursRun(b *testing.B, c *phases.Client) (rate, cpu float64) {
 
 // iperf3Run returns iperf3's rate in bit/s, and the processor time of both
 // ends.
-func iperf3Run(b *testing.B, path string) (rate, cpu float64) {
+func iperf3Run(b testing.TB, path string, each time.Duration) (rate, cpu float64) {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -148,7 +164,7 @@ func iperf3Run(b *testing.B, path string) (rate, cpu float64) {
 	}
 	for lines := bufio.NewScanner(said); lines.Scan() && !strings.Contains(lines.Text(), "listening"); {
 	}
-	client := exec.Command(path, "-c", "127.0.0.1", "-p", port, "-t", strconv.Itoa(int(benchTime.Seconds())), "-J")
+	client := exec.Command(path, "-c", "127.0.0.1", "-p", port, "-t", strconv.Itoa(int(each.Seconds())), "-J")
 	out, err := client.Output()
 	if err != nil {
 		b.Fatalf("%v: %s", err, out)

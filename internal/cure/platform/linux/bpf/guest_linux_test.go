@@ -27,7 +27,8 @@ import (
 // This file runs in the guest of qemu_linux_test.go: a router with nothing but a
 // kernel of Debian's, whose first process is this test's program.
 
-// guestEnv says what the guest does: "load" or "cost".
+// guestEnv says what the guest does: "load", "cost", or "promised", which counts in one
+// turn those costs alone that are promised.
 const guestEnv = "UNBLOAT_BPF_GUEST"
 
 func TestMain(m *testing.M) {
@@ -46,7 +47,9 @@ func inGuest() {
 		case "load":
 			err = guestLoads()
 		case "cost":
-			err = guestCosts()
+			err = guestCosts(costTurns)
+		case "promised":
+			err = guestCosts(1, cakeWithNAT, defaultOneLAN, defaultTwoLANs)
 		default:
 			err = errors.New("nobody said what to do")
 		}
@@ -436,8 +439,9 @@ func settled() (n int, last time.Time, err error) {
 	return n, last, nil
 }
 
-// guestCosts prints what a packet costs with each way to sort them.
-func guestCosts() error {
+// guestCosts prints what a packet costs with each way to sort them, or with these, as the
+// median of some turns.
+func guestCosts(turns int, only ...string) error {
 	w, err := newWires(costFlows)
 	if err != nil {
 		return err
@@ -467,7 +471,10 @@ func guestCosts() error {
 		{"fq_codel", func() error { return guestApply("--aqm", "fq_codel", "--classes", "off") }},
 		{"fq_codel + program", func() error { return guestApply("--aqm", "fq_codel", "--classes", "on") }},
 		{"CAKE + u32", func() error { return guestApply("--classes", "off") }}, // filters for acknowledgements and small packets
-		{"CAKE with nat", func() error {
+		{cakeWithNAT, func() error {
+			if err := guestApply("--classes", "off"); err != nil {
+				return err
+			}
 			if err := lines("tc filter del dev wan parent b10a:"); err != nil {
 				return err
 			}
@@ -478,17 +485,20 @@ func guestCosts() error {
 			w.marked(0, 34, 46) // each is of another tin
 			return tins("precedence nat")()
 		}},
-		{"default", func() error {
+		{defaultOneLAN, func() error {
 			w.marked(0)
 			return guestApply()
 		}},
-		{"default, two LANs", func() error { // some machines may have no number, so CAKE looks for them
+		{defaultTwoLANs, func() error { // some machines may have no number, so CAKE looks for them
 			if err := lines("ip addr add 192.168.2.1/24 dev lo"); err != nil {
 				return err
 			}
 			return guestApply()
 		}},
 	} {
+		if len(only) > 0 && !slices.Contains(only, x.name) {
+			continue
+		}
 		if err := x.how(); err != nil {
 			return err
 		}
@@ -510,7 +520,7 @@ func guestCosts() error {
 		}
 		var took []time.Duration
 		after := before
-		for range costTurns {
+		for range turns {
 			start := time.Now()
 			if err := w.round(costEach); err != nil {
 				return err
@@ -532,11 +542,11 @@ func guestCosts() error {
 				used++
 			}
 		}
-		fmt.Printf("guest: cost %q %d instructions (%d to %d); %d of %d packets arrived, upwards by %d of %d tins\n", x.name, each(took[costTurns/2]), each(took[0]), each(took[costTurns-1]),
-			after-before, costTurns*packets, used, len(tinsAfter))
-		if after-before < costTurns*packets*99/100 {
+		fmt.Printf("guest: cost %q %d instructions (%d to %d); %d of %d packets arrived, upwards by %d of %d tins\n", x.name, each(took[turns/2]), each(took[0]), each(took[turns-1]),
+			after-before, turns*packets, used, len(tinsAfter))
+		if after-before < turns*packets*99/100 {
 			queues, _ := command("tc", "-s", "qdisc", "show")
-			return fmt.Errorf("%s: %d of %d packets came out of the router: %s", x.name, after-before, costTurns*packets, queues)
+			return fmt.Errorf("%s: %d of %d packets came out of the router: %s", x.name, after-before, turns*packets, queues)
 		}
 	}
 	return nil

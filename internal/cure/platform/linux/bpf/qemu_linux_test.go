@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"unbloat/lab"
+	"unbloat/testkit/await"
 	"unbloat/testkit/labtest"
 )
 
@@ -48,9 +49,10 @@ func bootKernel(t testing.TB, dir, cpu, what string) string {
 	packGuest(t, dir, version, initrd)
 	args := []string{"-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none", "-serial", "stdio", "-no-reboot",
 		"-accel", "tcg", "-cpu", cpu, "-m", "1024", "-kernel", kernel, "-initrd", initrd,
-		"-append", "console=ttyS0 quiet panic=-1 rdinit=/init mitigations=off " + guestEnv + "=" + what,
+		"-append", "console=ttyS0 quiet panic=-1 rdinit=/init mitigations=off nolapic_timer " + guestEnv + "=" + what,
 		// The guest's clock counts its instructions: what it measures is a cost, and its
-		// deadlines hold however busy this machine is.
+		// deadlines hold however busy this machine is. To learn how fast the local APIC's
+		// timer is takes QEMU five seconds then, so the kernel uses another.
 		"-icount", "shift=0,sleep=off"}
 	cmd := exec.CommandContext(t.Context(), lab.QEMU, args...)
 	out, err := cmd.CombinedOutput()
@@ -195,37 +197,63 @@ const (
 	defaultTwoLANs = "default, two LANs"
 )
 
-// BenchmarkForwarding counts what a forwarded packet takes of a router's processor, in
-// instructions of Debian's kernel under QEMU, at 1000 flows: without a shaper, with HTB and
-// fq_codel, with CAKE, and with a plan's default, which has the BPF program. No load of this
-// machine changes the figures, and from one boot to the next they move by some per mille, as
-// hashes have other seeds.
+// TestForwarding holds what a forwarded packet may cost, by the rule for promises of the
+// lab (docs/testing.md): each boot has hashes with seeds of its own.
+func TestForwarding(t *testing.T) {
+	await.NotShort(t)
+	boots := 1
+	if labtest.Long() {
+		boots = 5
+	}
+	var one, two []float64
+	for range boots {
+		cost := forwarding(t, "promised")
+		one = append(one, cost[defaultOneLAN]/cost[cakeWithNAT])
+		two = append(two, cost[defaultTwoLANs]/cost[cakeWithNAT])
+	}
+	for what, x := range map[string]struct {
+		of   []float64
+		most float64
+	}{defaultOneLAN: {one, mostOfCAKE}, defaultTwoLANs: {two, mostOfCAKETwo}} {
+		slices.Sort(x.of)
+		t.Logf("%s: a packet costs %.3f of %s, at most %.2f", what, x.of, cakeWithNAT, x.most)
+		if x.of[0] <= 0 || x.of[boots-1] > 1.1*x.most || boots > 1 && x.of[boots/2] > x.most {
+			t.Errorf("%s: a packet costs %.3f of %s, above %.2f", what, x.of, cakeWithNAT, x.most)
+		}
+	}
+}
+
+// BenchmarkForwarding counts what a forwarded packet takes of a router's processor: without
+// a shaper, with HTB and fq_codel, with CAKE, and with a plan's default, which has the BPF
+// program.
 func BenchmarkForwarding(b *testing.B) {
-	dirs, _ := filepath.Glob(filepath.Join(kernelDir(b), "*"))
-	if len(dirs) == 0 {
-		b.Skip("SKIPPED: there is no kernel of Debian's; scripts/debian-kernels downloads some")
-	}
-	dir := dirs[0]
-	if i := slices.IndexFunc(dirs, func(d string) bool { return strings.Contains(filepath.Base(d), "6.1.") || filepath.Base(d) == "6.1" }); i >= 0 {
-		dir = dirs[i]
-	}
 	for b.Loop() {
-		text := bootKernel(b, dir, costCPU, "cost")
-		cost := map[string]float64{}
-		for _, m := range regexp.MustCompile(`guest: cost "([^"]+)" (-?\d+) instructions`).FindAllStringSubmatch(text, -1) {
-			cost[m[1]], _ = strconv.ParseFloat(m[2], 64)
-			b.ReportMetric(cost[m[1]], strings.ReplaceAll(strings.ToLower(m[1]), " ", "")+"-instructions/packet")
-		}
-		if cost[cakeWithNAT] <= 0 {
-			b.Fatalf("no figures: %s", text)
-		}
-		b.Logf("%s: instructions for each packet: %s", filepath.Base(dir), strings.Join(regexp.MustCompile(`guest: cost .*`).FindAllString(text, -1), "; "))
-		for what, most := range map[string]float64{defaultOneLAN: mostOfCAKE, defaultTwoLANs: mostOfCAKETwo} {
-			r := cost[what] / cost[cakeWithNAT]
-			b.ReportMetric(r, strings.ReplaceAll(strings.ReplaceAll(what, " ", ""), ",", "-")+"/cake-with-nat")
-			if !(r > 0 && r <= most) { // nor may a figure be missing
-				b.Errorf("%s: a packet costs %.3f of %s, above %.2f", what, r, cakeWithNAT, most)
-			}
+		cost := forwarding(b, "cost")
+		for what, n := range cost {
+			what = strings.NewReplacer(" ", "", ",", "-").Replace(strings.ToLower(what))
+			b.ReportMetric(n, what+"-instructions/packet")
+			b.ReportMetric(n/cost[cakeWithNAT], what+"/cake-with-nat")
 		}
 	}
+}
+
+// forwarding returns what a forwarded packet takes with each way to sort them, in
+// instructions of Debian's kernel under QEMU, at 1000 flows. No load of this machine changes
+// the figures, and from one boot to the next they move by some per mille.
+func forwarding(t testing.TB, what string) map[string]float64 {
+	t.Helper()
+	dir := filepath.Join(kernelDir(t), "6.1")
+	if _, err := os.Stat(dir); err != nil {
+		t.Skipf("SKIPPED: scripts/debian-kernels has not downloaded it: %v", err)
+	}
+	text := bootKernel(t, dir, costCPU, what)
+	cost := map[string]float64{}
+	for _, m := range regexp.MustCompile(`guest: cost "([^"]+)" (-?\d+) instructions`).FindAllStringSubmatch(text, -1) {
+		cost[m[1]], _ = strconv.ParseFloat(m[2], 64)
+	}
+	if cost[cakeWithNAT] <= 0 {
+		t.Fatalf("no figures: %s", text)
+	}
+	t.Logf("instructions for each packet: %s", strings.Join(regexp.MustCompile(`guest: cost .*`).FindAllString(text, -1), "; "))
+	return cost
 }
