@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -104,8 +105,10 @@ func median(v []float64) float64 {
 
 var pingTime = regexp.MustCompile(`time=([0-9.]+) ms`)
 
+// pingRTTs asks every 99 ms: at 100 its questions go through the moments of the shaper's packets once in three
+// seconds, and the median would be of three such rounds and a part.
 func pingRTTs(ctx context.Context, t *testing.T, n int) []float64 {
-	out, err := exec.CommandContext(ctx, "ping", "-c", strconv.Itoa(n), "-i", "0.1", lab.ServerAddr).Output()
+	out, err := exec.CommandContext(ctx, "ping", "-c", strconv.Itoa(n), "-i", "0.099", lab.ServerAddr).Output()
 	if err != nil {
 		t.Errorf("ping: %v: %s", err, out)
 	}
@@ -146,6 +149,11 @@ func irttRTTs(ctx context.Context, t *testing.T, d time.Duration) []float64 {
 }
 
 func iperf3Upload(ctx context.Context, t *testing.T) float64 {
+	// After its time iperf3 asks without a pause whether the server has answered, once a socket takes more
+	// data. So much does not leave these buffers until then.
+	if err := os.WriteFile("/proc/sys/net/ipv4/tcp_wmem", []byte("4096 2097152 4194304"), 0); err != nil {
+		t.Fatal(err)
+	}
 	out, err := exec.CommandContext(ctx, "iperf3", "-c", lab.ServerAddr, "-P", "4", "-t", "10", "-O", "4", "-J").Output()
 	if err != nil {
 		t.Errorf("iperf3: %v: %s", err, out)
