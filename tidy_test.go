@@ -535,8 +535,8 @@ func TestEveryTestIsRun(t *testing.T) {
 
 // Every promise names existing tests that hold it. After a run of `make test`, whose
 // events UNBLOAT_RAN has, one of them at least has passed; and what was skipped is listed.
-// Two kinds are listed in place of failing: what only `make bench` measures, and what
-// takes a quiet machine (Alone) where this one was busy.
+// Two kinds are listed in place of failing: what takes a quiet machine (Alone) where this
+// one was busy, and what has a benchmark too, since others' programs it takes may be missing.
 func TestSpecification(t *testing.T) {
 	text, err := os.ReadFile("docs/SPECIFICATION.md")
 	if err != nil {
@@ -556,8 +556,8 @@ func TestSpecification(t *testing.T) {
 		}
 		first[id] = i + 1
 		held := promise.FindAllStringSubmatch(line, -1)
-		if len(held) == 0 {
-			t.Errorf("docs/SPECIFICATION.md:%d: no test holds this promise", i+1)
+		if !slices.ContainsFunc(held, func(h []string) bool { return !strings.HasPrefix(h[2], "Benchmark") }) {
+			t.Errorf("docs/SPECIFICATION.md:%d: no test that `make test` runs holds this promise", i+1)
 		}
 		ran, elsewhere := false, false
 		for _, h := range held {
@@ -570,7 +570,7 @@ func TestSpecification(t *testing.T) {
 		switch {
 		case passed == nil || ran:
 		case elsewhere:
-			skipped = append(skipped, "NOT HELD in this run: "+id+", which takes `make bench` or a quiet machine")
+			skipped = append(skipped, "NOT HELD in this run: "+id+", which takes a quiet machine or what this system lacks")
 		default:
 			t.Errorf("docs/SPECIFICATION.md:%d: no test of %s has run and passed", i+1, id)
 		}
