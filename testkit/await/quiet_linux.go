@@ -58,7 +58,7 @@ func Meanwhile(t testing.TB) (quiet func()) {
 }
 
 // Costs holds what some work takes of processors, in this process and in children that have
-// ended when it is done, to a promise. The promise is of a processor as usual holds; one
+// ended when it is done, to a promise. The promise is of a processor of the usual speed; one
 // that is slower, or that others share for the moment, may take longer in proportion. What
 // disturbs work only makes it dearer, so that one turn of three within the promise is enough.
 // It is for a quiet machine.
