@@ -89,7 +89,7 @@ func costs(t testing.TB, promise time.Duration, work func()) {
 	}
 }
 
-// usual is how long the sorting of slowness takes on a server's core of 2020.
+// usual is how long the sorting of slowness takes where the promises were measured.
 const usual = 18 * time.Millisecond
 
 // slowness is how many times as long as usual sorting some numbers takes.
