@@ -66,12 +66,13 @@ func TestTrustedAndWashedInLab(t *testing.T) {
 		server = c
 	})
 	defer server.Close()
-	home("nft", "add table inet seen; add chain inet seen in { type filter hook input priority 0; }; add rule inet seen in udp sport 5004 ip dscp ef counter comment marked; add rule inet seen in udp sport 5004 ip dscp 0 counter comment washed")
+	seen := "add table inet seen; delete table inet seen; add table inet seen; " + // so that it counts from 0
+		"add chain inet seen in { type filter hook input priority 0; }; add rule inet seen in udp sport 5004 ip dscp ef counter comment marked; add rule inet seen in udp sport 5004 ip dscp 0 counter comment washed"
 	classes := t.TempDir() + "/classes.toml"
 	run("sh", "-c", `printf '[dscp]\ntrust_far = true\nwash_down = true\n' > `+classes)
 	for _, aqm := range []string{"cake", "fq_codel"} {
 		run(labtest.Unbloat(), "apply", "--shape-down", "30mbit", "--shape-up", "5mbit", "--wan", "wan", "--lan", "lan", "--aqm", aqm, "--classes", classes, "--yes")
-		home("nft", "reset", "counters", "table", "inet", "seen")
+		home("nft", seen)
 		var sender net.Addr
 		within(t, lab.Host(1), func() {
 			c, err := net.Dial("udp4", lab.ServerAddr+":5004")
