@@ -63,7 +63,7 @@ func TestCakeMQInLab(t *testing.T) {
 			if c.down > 30e6 {
 				s.Line.BufferDown, s.Line.BufferUp = 10*unit.MB, 4*unit.MB
 			}
-			if !labtest.Inside(t, labtest.Options{Scenario: s, Server: true, Env: []string{"UNBLOAT_LONG=1"}}) {
+			if !labtest.Inside(t, labtest.Options{Scenario: s, Server: true}) {
 				return
 			}
 			planned, err := labtest.In(t.Context(), lab.NodeRouter, labtest.Unbloat(), "plan", "--here", "--json", "--wan", lab.RouterWAN, "--lan", lab.RouterLAN,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"unbloat/lab/scenario"
+	"unbloat/testkit/labtest"
 )
 
 // A callRow is what a video call must have beside a load.
@@ -39,30 +40,30 @@ func TestVideoCallsInLab(t *testing.T) {
 		{"call-webrtc-abuser", 0.9, 1, 4.2, 0.2, 0.9, true},
 		{"call-webrtc-slow", 0, 1, 4, 4, 0, false}, // pictures have what is left: 0 to 2.6 s were seen, in pieces
 	} {
-		if !row.byDay && !long() {
+		if !row.byDay && !labtest.Long() {
 			continue
 		}
 		t.Run(row.scenario, func(t *testing.T) {
 			t.Parallel()
 			overDraws(t, func(d *draw) {
 				idle := loadOf(d, d.run("call-webrtc-idle", "plan")["plan"], scenario.WebRTC).Call
-				d.atMost("on the idle line: frozen, s", max(idle.Up.FrozenS, idle.Down.FrozenS), 0)
+				d.AtMost("on the idle line: frozen, s", max(idle.Up.FrozenS, idle.Down.FrozenS), 0)
 				for _, l := range d.run(row.scenario, "plan")["plan"].Loads {
 					if l.QUIC != nil {
-						d.atMost("an upload above 1.1 of its share, s", l.QUIC.OverS, 4)
+						d.AtMost("an upload above 1.1 of its share, s", l.QUIC.OverS, 4)
 					}
 					if l.Kind == scenario.Upload && row.shared > 0 {
-						d.atLeast("the uploads, of their fair share", l.GoodputBps/machineShare, row.shared)
+						d.AtLeast("the uploads, of their fair share", l.GoodputBps/machineShare, row.shared)
 					}
 					if l.Call == nil {
 						continue
 					}
 					up, down := l.Call.Up, l.Call.Down
-					d.atLeast("sound, MOS", l.Call.MOS(), row.sound)
-					d.atLeast("video up, of the idle line's", up.VideoBps/idle.Up.VideoBps/row.times, row.video)
-					d.atLeast("video down, of the idle line's", down.VideoBps/idle.Down.VideoBps/row.times, row.video)
-					d.atMost("frozen, s", max(up.FrozenS, down.FrozenS), row.frozen)
-					d.atMost("the longest freeze, s", max(up.LongestS, down.LongestS), 1)
+					d.AtLeast("sound, MOS", l.Call.MOS(), row.sound)
+					d.AtLeast("video up, of the idle line's", up.VideoBps/idle.Up.VideoBps/row.times, row.video)
+					d.AtLeast("video down, of the idle line's", down.VideoBps/idle.Down.VideoBps/row.times, row.video)
+					d.AtMost("frozen, s", max(up.FrozenS, down.FrozenS), row.frozen)
+					d.AtMost("the longest freeze, s", max(up.LongestS, down.LongestS), 1)
 				}
 			})
 		})
@@ -74,7 +75,7 @@ func TestVideoCallsInLab(t *testing.T) {
 func TestStreamBeginsInLab(t *testing.T) {
 	t.Parallel()
 	for _, uploads := range []int{4, 16} {
-		if uploads < 16 && !long() {
+		if uploads < 16 && !labtest.Long() {
 			continue
 		}
 		t.Run(fmt.Sprintf("%d uploads", uploads), func(t *testing.T) {
@@ -90,9 +91,9 @@ func TestStreamBeginsInLab(t *testing.T) {
 						s.Loads[i].Flows = uploads
 					}
 				}
-				l := loadOf(d, d.runs(s, fmt.Sprintf("a stream begins beside %d, seed %d", uploads, d.seed), []string{"plan"})["plan"], scenario.Game).Latency
-				d.atMost("p95 increase, ms", l.IncreaseMs.P95, 60)
-				d.atMost("loss", l.Loss, 0.01)
+				l := loadOf(d, d.runs(s, fmt.Sprintf("a stream begins beside %d, seed %d", uploads, d.Seed), []string{"plan"})["plan"], scenario.Game).Latency
+				d.AtMost("p95 increase, ms", l.IncreaseMs.P95, 60)
+				d.AtMost("loss", l.Loss, 0.01)
 			})
 		})
 	}
@@ -103,18 +104,18 @@ func TestStreamBeginsInLab(t *testing.T) {
 // a mean of twenty does (its standard error is 0.03), at night.
 func TestCallByTCPInLab(t *testing.T) {
 	t.Parallel()
-	if !long() {
+	if !labtest.Long() {
 		overDraws(t, func(d *draw) {
 			call := loadOf(d, d.run("call-webrtc-tls", "plan")["plan"], scenario.WebRTC).Call
-			d.atLeast("sound, MOS", call.MOS(), 3.8)
-			d.atMost("the longest freeze, s", call.Up.LongestS, 1)
+			d.AtLeast("sound, MOS", call.MOS(), 3.8)
+			d.AtMost("the longest freeze, s", call.Up.LongestS, 1)
 		})
 		return
 	}
 	const draws = 20
 	mean := map[string]float64{}
 	for seed := range uint64(draws) {
-		d := &draw{T: t, seed: seed + 1}
+		d := &draw{labtest.Draw{T: t, Seed: seed + 1}}
 		for name, r := range d.run("call-webrtc-tls", "plan", "cake") {
 			call := loadOf(d, r, scenario.WebRTC).Call
 			mean[name] += call.MOS() / draws

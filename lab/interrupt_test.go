@@ -52,12 +52,12 @@ func routerState(t *testing.T) string {
 // killed is internal/cure/apply.TestKilledTuner's.
 func TestTuneInterrupted(t *testing.T) {
 	t.Parallel()
-	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter, Server: true, Scenario: narrow(), Env: longEnv()}) {
+	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter, Server: true, Scenario: narrow()}) {
 		return
 	}
 	before := routerState(t)
 	moments := map[syscall.Signal][]time.Duration{syscall.SIGTERM: {500 * time.Millisecond, 41 * time.Second}}
-	if long() {
+	if labtest.Long() {
 		all := []time.Duration{500 * time.Millisecond, 20 * time.Second, 32 * time.Second, 41 * time.Second, 41100 * time.Millisecond, 52 * time.Second}
 		moments = map[syscall.Signal][]time.Duration{syscall.SIGTERM: all, syscall.SIGKILL: all, syscall.SIGINT: all}
 	}
@@ -93,7 +93,7 @@ func TestTuneInterrupted(t *testing.T) {
 // one of the others stands for all), and changes nothing on a line that is good already.
 func TestTuneAgain(t *testing.T) {
 	t.Parallel()
-	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter, Server: true, Scenario: narrow(), Env: longEnv()}) {
+	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter, Server: true, Scenario: narrow()}) {
 		return
 	}
 	before := routerState(t)
@@ -104,7 +104,7 @@ func TestTuneAgain(t *testing.T) {
 	}
 	cloudflare := "cloudflare+https://" + lab.ServerAddr + ":7680"
 	servers := []string{cloudflare}
-	if long() {
+	if labtest.Long() {
 		servers = []string{lab.Server(), cloudflare, "ndt7+ws://" + lab.ServerAddr + ":7680", "iperf3://" + lab.ServerAddr}
 	}
 	for _, server := range servers {

@@ -9,6 +9,7 @@ import (
 	"unbloat/internal/cure/tune"
 	"unbloat/lab"
 	"unbloat/lab/scenario"
+	"unbloat/testkit/labtest"
 	"unbloat/unit"
 )
 
@@ -36,13 +37,13 @@ func keptWithin(d *draw, c lab.CaseResult, flowsUp int) {
 		d.Fatalf("%s is not tuned, or was not kept: %+v", c.Name, r)
 	}
 	d.Logf("%s: tuned to %s down, %s up in %.0f s", c.Name, c.Plan.DownBps.Short(), c.Plan.UpBps.Short(), r.LineSeconds)
-	d.atMost(c.Name+": line time of the tuning, s", r.LineSeconds, tune.MostTime(c.Plan.Basis.Preferences.FlowsDown, flowsUp).Seconds())
+	d.AtMost(c.Name+": line time of the tuning, s", r.LineSeconds, tune.MostTime(c.Plan.Basis.Preferences.FlowsDown, flowsUp).Seconds())
 }
 
 // tunedAtNight is keptRates at night; by day a case has the rates that a tuning finds.
 func tunedAtNight(d *draw, c lab.CaseResult) {
 	d.Helper()
-	if long() {
+	if labtest.Long() {
 		keptRates(d, c)
 	}
 }
@@ -55,10 +56,10 @@ func clear(d *draw, name string, c lab.CaseResult, mos float64) {
 	if !ok {
 		d.Fatalf("%s: nobody calls", name)
 	}
-	d.atLeast(name+": MOS of the worst call", worst, mos)
+	d.AtLeast(name+": MOS of the worst call", worst, mos)
 	for _, l := range c.Loads {
 		if l.Kind == scenario.VoIP {
-			d.atMost(name+": loss of a call", l.Latency.Loss, 0)
+			d.AtMost(name+": loss of a call", l.Latency.Loss, 0)
 		}
 	}
 }
@@ -67,7 +68,7 @@ func clear(d *draw, name string, c lab.CaseResult, mos float64) {
 func poor(d *draw, name string, c lab.CaseResult, mos float64) {
 	d.Helper()
 	worst, _ := lab.WorstCall(c)
-	d.atMost(name+": MOS of the worst call", worst, mos)
+	d.AtMost(name+": MOS of the worst call", worst, mos)
 }
 
 // loadOf returns the first load of a kind.
@@ -95,14 +96,14 @@ func TestBulk200(t *testing.T) {
 		ours := cases["ours"]
 		tunedAtNight(d, ours)
 		clear(d, "ours", ours, 4.2)
-		d.atMost("loss", ours.Test.Loaded.Latency.Loss, 0)
-		d.atMost("p95 increase, ms", ours.Test.Loaded.Latency.IncreaseMs.P95, 7)
+		d.AtMost("loss", ours.Test.Loaded.Latency.Loss, 0)
+		d.AtMost("p95 increase, ms", ours.Test.Loaded.Latency.IncreaseMs.P95, 7)
 		// Each upload has a packet or two on its way, and what is resent too early is carried twice.
-		d.atLeast("goodput up, of the line", ours.Test.Loaded.GoodputUpBps/5e6, 0.78)
+		d.AtLeast("goodput up, of the line", ours.Test.Loaded.GoodputUpBps/5e6, 0.78)
 		for _, name := range []string{"fq_codel", "cake"} {
 			if c, ok := cases[name]; ok {
 				poor(d, name, c, 2.5)
-				d.atLeast(name+": loss of the call", loadOf(d, c, scenario.VoIP).Latency.Loss, 0.2)
+				d.AtLeast(name+": loss of the call", loadOf(d, c, scenario.VoIP).Latency.Loss, 0.2)
 			}
 		}
 	})
@@ -116,21 +117,21 @@ func TestADSL(t *testing.T) {
 	t.Parallel()
 	overDraws(t, func(d *draw) {
 		names := []string{"uncounted", "counted", "counted-htb"}
-		if long() {
+		if labtest.Long() {
 			names = append(names, "uncounted-htb", "measured")
 		}
 		for name, c := range d.run("adsl", names...) {
 			l := c.Test.Loaded.Latency
 			if strings.HasPrefix(name, "uncounted") {
-				d.atLeast(name+": p95 up, ms", l.UpMs.P95, 100)
+				d.AtLeast(name+": p95 up, ms", l.UpMs.P95, 100)
 				continue
 			}
-			d.atMost(name+": p95 up, ms", l.UpMs.P95, 15)
+			d.AtMost(name+": p95 up, ms", l.UpMs.P95, 15)
 			if name != "counted-htb" { // HTB does not charge what it drops to the download
-				d.atMost(name+": p95 increase, ms", l.IncreaseMs.P95, 15)
+				d.AtMost(name+": p95 increase, ms", l.IncreaseMs.P95, 15)
 			}
 			// An acknowledgement for every two full packets.
-			d.atLeast(name+": acknowledgements a second", c.Test.Loaded.GoodputDownBps/(2*8*1448), 150)
+			d.AtLeast(name+": acknowledgements a second", c.Test.Loaded.GoodputDownBps/(2*8*1448), 150)
 			if name != "measured" {
 				continue
 			}
@@ -138,7 +139,7 @@ func TestADSL(t *testing.T) {
 			if l := c.Plan.Basis.Line; !l.Measured || l.Overhead != 40 || l.LinkLayer != plan.ATM {
 				d.Errorf("the framing that was measured: %q", l.FramingText())
 			}
-			d.atLeast("measured: download kept by the tuning", c.Tune.After.Download.GoodputDownBps/c.Tune.Before.Download.GoodputDownBps, 0.93)
+			d.AtLeast("measured: download kept by the tuning", c.Tune.After.Download.GoodputDownBps/c.Tune.Before.Download.GoodputDownBps, 0.93)
 		}
 	})
 }
@@ -155,18 +156,18 @@ func TestSlowUplink(t *testing.T) {
 		tunedAtNight(d, ours)
 		clear(d, "ours", ours, 4.2)
 		web := loadOf(d, ours, scenario.Web).Web
-		d.atMost("pages that failed", float64(web.Failed), 0)
-		d.atMost("page load time, p50, of the idle line's", web.LoadMs.P50/idle.LoadMs.P50, 1.5)
-		d.atMost("page load time, mean, of the idle line's", web.LoadMs.Mean/idle.LoadMs.Mean, 1.5)
-		if !long() {
+		d.AtMost("pages that failed", float64(web.Failed), 0)
+		d.AtMost("page load time, p50, of the idle line's", web.LoadMs.P50/idle.LoadMs.P50, 1.5)
+		d.AtMost("page load time, mean, of the idle line's", web.LoadMs.Mean/idle.LoadMs.Mean, 1.5)
+		if !labtest.Long() {
 			return
 		}
-		d.atMost("page load time, p90, of the idle line's", web.LoadMs.P90/idle.LoadMs.P90, 1.5)
+		d.AtMost("page load time, p90, of the idle line's", web.LoadMs.P90/idle.LoadMs.P90, 1.5)
 		poor(d, "fq_codel", cases["fq_codel"], 4)
 		call := func(name string) float64 { return loadOf(d, cases[name], scenario.VoIP).Latency.RTTMs.P95 }
 		for _, name := range []string{"fq_codel", "cake"} {
-			d.atLeast(name+": p95 of the call, of ours", call(name)/call("ours"), 1.5)
-			d.atLeast(name+": loss of the call", loadOf(d, cases[name], scenario.VoIP).Latency.Loss, 1e-6)
+			d.AtLeast(name+": p95 of the call, of ours", call(name)/call("ours"), 1.5)
+			d.AtLeast(name+": loss of the call", loadOf(d, cases[name], scenario.VoIP).Latency.Loss, 1e-6)
 		}
 	})
 }
@@ -179,17 +180,17 @@ func TestFlood(t *testing.T) {
 	overDraws(t, func(d *draw) {
 		s := embedded(d.T, "flood")
 		shorter(s)
-		if !long() {
+		if !labtest.Long() {
 			found := d.tuning("seed-003").Plan
 			if found == nil {
 				d.Fatal("the tuning of seed-003 was not kept")
 			}
 			s.Cases = []scenario.Case{{Name: "ours", Router: shaped(found.DownBps, found.UpBps)}}
 		}
-		ours := d.runs(s, fmt.Sprintf("flood, seed %d", d.seed), []string{"ours"})["ours"]
+		ours := d.runs(s, fmt.Sprintf("flood, seed %d", d.Seed), []string{"ours"})["ours"]
 		tunedAtNight(d, ours)
 		clear(d, "ours", ours, 4)
-		d.atLeast("the upload, of its fair share", loadOf(d, ours, scenario.Upload).GoodputBps/fairShare(ours.Plan.UpBps), 0.9)
+		d.AtLeast("the upload, of its fair share", loadOf(d, ours, scenario.Upload).GoodputBps/fairShare(ours.Plan.UpBps), 0.9)
 	})
 }
 
@@ -201,7 +202,7 @@ func TestAbuser(t *testing.T) {
 		ours := d.run("abuser", "ours")["ours"]
 		tunedAtNight(d, ours)
 		clear(d, "ours", ours, 4)
-		d.atLeast("the upload, of its fair share", loadOf(d, ours, scenario.Upload).GoodputBps/fairShare(ours.Plan.UpBps), 0.9)
+		d.AtLeast("the upload, of its fair share", loadOf(d, ours, scenario.Upload).GoodputBps/fairShare(ours.Plan.UpBps), 0.9)
 	})
 }
 
@@ -218,7 +219,7 @@ func TestMailAndCall(t *testing.T) {
 		if !mail.Done || !before.Done {
 			d.Fatalf("the mailbox was not fetched in time: %+v, unshaped %+v", mail, before)
 		}
-		d.atMost("time of the sync, of the unshaped", mail.Seconds/before.Seconds, 1.1)
+		d.AtMost("time of the sync, of the unshaped", mail.Seconds/before.Seconds, 1.1)
 		poor(d, "before", cases["before"], 4.1)
 	})
 }
@@ -235,12 +236,12 @@ func TestTorrentAndCall(t *testing.T) {
 				ours := cases["ours"]
 				tunedAtNight(d, ours)
 				clear(d, "ours", ours, 4.2)
-				d.atMost("loss", ours.Test.Loaded.Latency.Loss, 0)
-				d.atMost("p95 increase, ms", ours.Test.Loaded.Latency.IncreaseMs.P95, 15)
+				d.AtMost("loss", ours.Test.Loaded.Latency.Loss, 0)
+				d.AtMost("p95 increase, ms", ours.Test.Loaded.Latency.IncreaseMs.P95, 15)
 				// The swarm can use the part of the uplink that the calls and the
 				// probe leave, for pieces and acknowledgements.
 				const others = 2*callWire + probeWire
-				d.atLeast("what the swarm takes of what is left of the uplink", (ours.LineUpBps-others)/(1e6-others), 0.9)
+				d.AtLeast("what the swarm takes of what is left of the uplink", (ours.LineUpBps-others)/(1e6-others), 0.9)
 				if flat, ok := cases["fq_codel"]; ok {
 					poor(d, "fq_codel", flat, 4)
 				}

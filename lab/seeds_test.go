@@ -44,7 +44,7 @@ func (d *draw) run(name string, cases ...string) map[string]lab.CaseResult {
 	d.Helper()
 	s := embedded(d.T, name)
 	byDay(s)
-	return d.runs(s, fmt.Sprintf("%s, seed %d", name, d.seed), cases)
+	return d.runs(s, fmt.Sprintf("%s, seed %d", name, d.Seed), cases)
 }
 
 // tuning runs the case of a scenario that is tuned, which is tuned by day too.
@@ -52,7 +52,7 @@ func (d *draw) tuning(name string) lab.CaseResult {
 	d.Helper()
 	s := embedded(d.T, name)
 	shorter(s)
-	return d.runs(s, fmt.Sprintf("tuning %s, seed %d", name, d.seed), []string{"tuned"})["tuned"]
+	return d.runs(s, fmt.Sprintf("tuning %s, seed %d", name, d.Seed), []string{"tuned"})["tuned"]
 }
 
 // beside runs cases of a scenario with these greedy loads alone, in one phase.
@@ -61,7 +61,7 @@ func (d *draw) beside(name string, loads []scenario.Load, cases ...string) map[s
 	s := embedded(d.T, name)
 	byDay(s)
 	s.Loads = loads
-	return d.runs(s, fmt.Sprintf("%s beside %v, seed %d", name, loads, d.seed), cases)
+	return d.runs(s, fmt.Sprintf("%s beside %v, seed %d", name, loads, d.Seed), cases)
 }
 
 // embedded reads a scenario that comes with unbloat.
@@ -87,7 +87,7 @@ func (d *draw) runs(s *scenario.Scenario, key string, only []string) map[string]
 	defer cell.mu.Unlock()
 	missing := slices.DeleteFunc(slices.Clone(only), func(c string) bool { _, ok := cell.cases[c]; return ok })
 	if len(missing) > 0 {
-		r, err := lab.Run(d.Context(), s, lab.Options{Engine: lab.Virtual, Cases: missing, Programs: labtest.Programs(d), Seed: d.seed})
+		r, err := lab.Run(d.Context(), s, lab.Options{Engine: lab.Virtual, Cases: missing, Programs: labtest.Programs(d), Seed: d.Seed})
 		if err != nil {
 			d.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func (d *draw) runs(s *scenario.Scenario, key string, only []string) map[string]
 				"the line up as measured": float64(c.Tune.LineUpBps) / (1.002 * float64(s.Line.Up)),
 			} {
 				if of > 1 {
-					d.Errorf("seed %d, %s: %s is %.4f of the line", d.seed, c.Name, what, of)
+					d.Errorf("seed %d, %s: %s is %.4f of the line", d.Seed, c.Name, what, of)
 				}
 			}
 		}
@@ -115,7 +115,7 @@ func (d *draw) runs(s *scenario.Scenario, key string, only []string) map[string]
 		// The probes' figures are right even then.
 		other := c.Name == "fq_codel" || c.Name == "cake" || strings.HasPrefix(c.Name, "uncounted")
 		if !c.Test.Valid && !(other && c.Test.OnlyUnsaturated()) {
-			d.Errorf("seed %d, case %s is not valid: %v", d.seed, c.Name, c.Test.InvalidReasons)
+			d.Errorf("seed %d, case %s is not valid: %v", d.Seed, c.Name, c.Test.InvalidReasons)
 		}
 	}
 	return cases
@@ -141,7 +141,7 @@ func TestSeeds(t *testing.T) {
 			before: map[string]float64{verdict.PhaseBoth: 1000},
 			fixed: func(d *draw, x *verdict.Test) {
 				for _, p := range x.Phases() {
-					d.atMost(p.Name+" max", p.Latency.RTTMs.Max, 60)
+					d.AtMost(p.Name+" max", p.Latency.RTTMs.Max, 60)
 				}
 			},
 		},
@@ -149,8 +149,8 @@ func TestSeeds(t *testing.T) {
 			name:   "seed-001",
 			before: map[string]float64{loaded: 3500},
 			fixed: func(d *draw, x *verdict.Test) {
-				d.atMost("mean", x.Loaded.Latency.RTTMs.Mean, 50)
-				d.atMost("max", x.Loaded.Latency.RTTMs.Max, 213)
+				d.AtMost("mean", x.Loaded.Latency.RTTMs.Mean, 50)
+				d.AtMost("max", x.Loaded.Latency.RTTMs.Max, 213)
 			},
 		},
 		{
@@ -158,7 +158,7 @@ func TestSeeds(t *testing.T) {
 			before: map[string]float64{loaded: 1900},
 			fixed: func(d *draw, x *verdict.Test) {
 				within(d, "mean", x.Loaded.Latency.RTTMs.Mean, 95-35, 95+35)
-				d.atMost("loss", x.Loaded.Latency.Loss, 0)
+				d.AtMost("loss", x.Loaded.Latency.Loss, 0)
 			},
 			byDay: true,
 		},
@@ -166,8 +166,8 @@ func TestSeeds(t *testing.T) {
 			name:   "seed-003",
 			before: map[string]float64{loaded: 2700},
 			fixed: func(d *draw, x *verdict.Test) {
-				d.atMost("p50", x.Loaded.Latency.RTTMs.P50, 37)
-				d.atMost("max", x.Loaded.Latency.RTTMs.Max, 52)
+				d.AtMost("p50", x.Loaded.Latency.RTTMs.P50, 37)
+				d.AtMost("max", x.Loaded.Latency.RTTMs.Max, 52)
 			},
 			byDay: true,
 			tuned: true,
@@ -176,12 +176,12 @@ func TestSeeds(t *testing.T) {
 			name:   "seed-004",
 			before: map[string]float64{verdict.PhaseDownload: 600, verdict.PhaseUpload: 270},
 			fixed: func(d *draw, x *verdict.Test) {
-				d.atMost("download p95", x.Download.Latency.RTTMs.P95, 24)
-				d.atMost("upload p95", x.Upload.Latency.RTTMs.P95, 17)
+				d.AtMost("download p95", x.Download.Latency.RTTMs.P95, 24)
+				d.AtMost("upload p95", x.Upload.Latency.RTTMs.P95, 17)
 			},
 		},
 	} {
-		if !s.byDay && !long() {
+		if !s.byDay && !labtest.Long() {
 			continue
 		}
 		t.Run(s.name, func(t *testing.T) {
@@ -189,10 +189,10 @@ func TestSeeds(t *testing.T) {
 			overDraws(t, func(d *draw) {
 				cases := d.run(s.name, "before", "seed")
 				for phase, least := range s.before {
-					d.atLeast("before: "+phase+" p95", phaseOf(cases["before"].Test, phase).Latency.RTTMs.P95, least)
+					d.AtLeast("before: "+phase+" p95", phaseOf(cases["before"].Test, phase).Latency.RTTMs.P95, least)
 				}
 				s.fixed(d, cases["seed"].Test)
-				if s.tuned || long() {
+				if s.tuned || labtest.Long() {
 					tunedWell(d, cases["before"], d.tuning(s.name))
 				}
 			})
@@ -209,13 +209,13 @@ func tunedWell(d *draw, before, tuned lab.CaseResult) {
 	if r == nil || !r.Kept || r.ExitCode != 0 {
 		d.Fatalf("the tuning was not kept: %+v", r)
 	}
-	d.atMost("line time of the tuning, s", r.LineSeconds, 120)
+	d.AtMost("line time of the tuning, s", r.LineSeconds, 120)
 	within := func(what string, x, line *verdict.Test) {
 		for _, p := range x.Phases() {
 			if p.Name == verdict.PhaseIdle {
 				continue
 			}
-			d.atMost(what+": "+p.Name+" p95 increase", p.Latency.IncreaseMs.P95, r.GoalMs)
+			d.AtMost(what+": "+p.Name+" p95 increase", p.Latency.IncreaseMs.P95, r.GoalMs)
 			was := phaseOf(line, p.Name)
 			// In the phase both, the uploads on the unshaped uplink delay the
 			// download's acknowledgements so much that there is no goodput to
@@ -224,10 +224,10 @@ func tunedWell(d *draw, before, tuned lab.CaseResult) {
 				continue
 			}
 			if was.GoodputDownBps > 0 {
-				d.atLeast(what+": "+p.Name+" goodput down, of the line's", p.GoodputDownBps/was.GoodputDownBps, 0.97)
+				d.AtLeast(what+": "+p.Name+" goodput down, of the line's", p.GoodputDownBps/was.GoodputDownBps, 0.97)
 			}
 			if was.GoodputUpBps > 0 {
-				d.atLeast(what+": "+p.Name+" goodput up, of the line's", p.GoodputUpBps/was.GoodputUpBps, 0.97)
+				d.AtLeast(what+": "+p.Name+" goodput up, of the line's", p.GoodputUpBps/was.GoodputUpBps, 0.97)
 			}
 		}
 	}
@@ -242,10 +242,10 @@ func TestSmallFirst(t *testing.T) {
 	overDraws(t, func(d *draw) {
 		cases := d.beside("small-first", []scenario.Load{{Kind: scenario.Download, Flows: 4, Host: 1}, {Kind: scenario.Upload, Flows: 4, Host: 1}}, "besteffort", "small-first")
 		best, small := cases["besteffort"].Test.Loaded, cases["small-first"].Test.Loaded
-		d.atMost("p95 increase, small packets first", small.Latency.IncreaseMs.P95, 5)
-		d.atMost("p95 increase, over besteffort's", small.Latency.IncreaseMs.P95/best.Latency.IncreaseMs.P95, 0.7)
-		d.atLeast("goodput down, over besteffort's", small.GoodputDownBps/best.GoodputDownBps, 0.99)
-		d.atLeast("goodput up, over besteffort's", small.GoodputUpBps/best.GoodputUpBps, 0.97)
+		d.AtMost("p95 increase, small packets first", small.Latency.IncreaseMs.P95, 5)
+		d.AtMost("p95 increase, over besteffort's", small.Latency.IncreaseMs.P95/best.Latency.IncreaseMs.P95, 0.7)
+		d.AtLeast("goodput down, over besteffort's", small.GoodputDownBps/best.GoodputDownBps, 0.99)
+		d.AtLeast("goodput up, over besteffort's", small.GoodputUpBps/best.GoodputUpBps, 0.97)
 	})
 }
 
@@ -254,15 +254,15 @@ func TestPatience(t *testing.T) {
 	t.Parallel()
 	overDraws(t, func(d *draw) {
 		names := []string{"before", "planned"}
-		if long() {
+		if labtest.Long() {
 			names = append(names, "rtt-100")
 		}
 		cases := d.beside("patience", []scenario.Load{{Kind: scenario.Download, Flows: 1, Host: 1}}, names...)
 		before := cases["before"].Test.Loaded.GoodputDownBps
-		d.atLeast("goodput as planned", cases["planned"].Test.Loaded.GoodputDownBps/before, 0.97)
-		d.atMost("p95 increase as planned", cases["planned"].Test.Loaded.Latency.IncreaseMs.P95, 5)
+		d.AtLeast("goodput as planned", cases["planned"].Test.Loaded.GoodputDownBps/before, 0.97)
+		d.AtMost("p95 increase as planned", cases["planned"].Test.Loaded.Latency.IncreaseMs.P95, 5)
 		if c, ok := cases["rtt-100"]; ok {
-			d.atMost("goodput with CAKE's own rtt", c.Test.Loaded.GoodputDownBps/before, 0.96)
+			d.AtMost("goodput with CAKE's own rtt", c.Test.Loaded.GoodputDownBps/before, 0.96)
 		}
 	})
 }
@@ -273,7 +273,7 @@ func TestCall(t *testing.T) {
 	t.Parallel()
 	overDraws(t, func(d *draw) {
 		names := []string{"fq_codel", "cake"}
-		if long() {
+		if labtest.Long() {
 			names = append(names, "before")
 		}
 		cases := d.run("call", names...)
@@ -281,10 +281,10 @@ func TestCall(t *testing.T) {
 			for _, l := range c.Loads {
 				switch {
 				case l.Kind == scenario.VoIP && name == "before":
-					d.atLeast("before: the call's p95", l.Latency.RTTMs.P95, 2000)
+					d.AtLeast("before: the call's p95", l.Latency.RTTMs.P95, 2000)
 				case l.Kind == scenario.VoIP:
-					d.atMost(name+": the call's loss", l.Latency.Loss, 0)
-					d.atMost(name+": the call's p95 increase", l.Latency.IncreaseMs.P95, 16) // a full packet takes 12.7 ms
+					d.AtMost(name+": the call's loss", l.Latency.Loss, 0)
+					d.AtMost(name+": the call's p95 increase", l.Latency.IncreaseMs.P95, 16) // a full packet takes 12.7 ms
 				case l.Kind == scenario.UDP && name != "before": // there the start of the stream waits in the queue too
 					// Goodput of a datagram stream is the payload's share of its rate.
 					within(d, name+": datagrams down, of what is sent", l.GoodputBps/(500e3*1200/1242), 0.98, 1.02)
@@ -300,7 +300,7 @@ func TestVary(t *testing.T) {
 	overDraws(t, func(d *draw) {
 		s := embedded(d.T, "vary")
 		s.Loads = []scenario.Load{{Kind: scenario.Download, Flows: 4, Host: 1}}
-		line := d.runs(s, fmt.Sprintf("vary, seed %d", d.seed), []string{"before"})["before"].Test.Loaded.Series
+		line := d.runs(s, fmt.Sprintf("vary, seed %d", d.Seed), []string{"before"})["before"].Test.Loaded.Series
 		var early, late []float64
 		for i, v := range line.DownMbps {
 			switch at := float64(i) * line.BinS; {
@@ -324,7 +324,7 @@ func TestTuneIsRepeatable(t *testing.T) {
 		var rates [2]struct{ down, up float64 }
 		for i := range rates {
 			other := *d
-			other.seed += uint64(i)
+			other.Seed += uint64(i)
 			c := other.tuning("seed-003")
 			if c.Plan == nil {
 				d.Fatal("nothing was kept")

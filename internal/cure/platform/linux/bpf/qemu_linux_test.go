@@ -197,30 +197,19 @@ const (
 	defaultTwoLANs = "default, two LANs"
 )
 
-// TestForwarding holds what a forwarded packet may cost, by the rule for promises of the
-// lab (docs/testing.md): each boot has hashes with seeds of its own.
+// TestForwarding holds what a forwarded packet may cost. Each boot is a draw: its kernel's hashes
+// have seeds of their own.
 func TestForwarding(t *testing.T) {
 	await.NotShort(t)
-	boots := 1
-	if labtest.Long() {
-		boots = 5
-	}
-	var one, two []float64
-	for range boots {
-		cost := forwarding(t, "promised")
-		one = append(one, cost[defaultOneLAN]/cost[cakeWithNAT])
-		two = append(two, cost[defaultTwoLANs]/cost[cakeWithNAT])
-	}
-	for what, x := range map[string]struct {
-		of   []float64
-		most float64
-	}{defaultOneLAN: {one, mostOfCAKE}, defaultTwoLANs: {two, mostOfCAKETwo}} {
-		slices.Sort(x.of)
-		t.Logf("%s: a packet costs %.3f of %s, at most %.2f", what, x.of, cakeWithNAT, x.most)
-		if x.of[0] <= 0 || x.of[boots-1] > 1.1*x.most || boots > 1 && x.of[boots/2] > x.most {
-			t.Errorf("%s: a packet costs %.3f of %s, above %.2f", what, x.of, cakeWithNAT, x.most)
+	labtest.OverDraws(t, func(d *labtest.Draw) {
+		cost := forwarding(d, "promised")
+		for what, most := range map[string]float64{defaultOneLAN: mostOfCAKE, defaultTwoLANs: mostOfCAKETwo} {
+			if cost[what] <= 0 {
+				d.Fatalf("no figure of %s", what)
+			}
+			d.AtMost("a packet of "+what+", in parts of "+cakeWithNAT, cost[what]/cost[cakeWithNAT], most)
 		}
-	}
+	})
 }
 
 // BenchmarkForwarding counts what a forwarded packet takes of a router's processor: without
